@@ -12,8 +12,7 @@ here=$(dirname "$(realpath "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$here/lib.sh"
 cd "$here/.."
-PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH
-run=${CKB_PROBE_RUN:-target/cluster}
+kubernetes_tools
 namespace=ckb-probe-system
 image=${IMAGE:-registry.local/ckb-probe/ckb-probe:dev}
 build=

@@ -47,10 +47,17 @@ alone() {
   CKB_PROBE_ALONE=1 exec flock --close "$CACHE/e2e.lock" "$here/$(basename "$0")" "$@"
 }
 
-# cluster_tools: has kubectl and its like in the PATH, and KUBECONFIG, the local cluster's in the folder $run whatever the caller's is.
+# kubernetes_tools: has kubectl and its like in the PATH. The local cluster is in the folder $run.
+kubernetes_tools() {
+  PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH
+  run=${CKB_PROBE_RUN:-target/cluster}
+}
+
+# cluster_tools: the same, and KUBECONFIG, the local cluster's whatever the caller's is.
 cluster_tools() {
-  PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH:/usr/sbin:/sbin
-  run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
+  kubernetes_tools
+  PATH=$PATH:/usr/sbin:/sbin
+  run=$(realpath --canonicalize-missing "$run")
   export KUBECONFIG=$run/admin.kubeconfig
 }
 

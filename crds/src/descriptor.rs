@@ -410,6 +410,17 @@ impl Metric {
     }
 }
 
+/// Metrics, each by its type, its name and its measure. The comment above is what Prometheus is told it means, as that of a field is what
+/// `kubectl explain` says.
+macro_rules! metrics {
+    ($($(#[doc = $help:literal])+ $export:ident($name:literal, $measure:literal)$(.$more:ident($($argument:literal)?))*,)*) => {
+        &[$(
+            $crate::descriptor::Metric::$export($name, $measure, concat!($($help),+).trim_ascii_start())$(.$more($($argument)?))*,
+        )*]
+    };
+}
+pub(crate) use metrics;
+
 impl Measure {
     /// A measure.
     pub const fn new(name: &'static str, unit: Unit, merge: Merge) -> Self {

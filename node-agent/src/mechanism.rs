@@ -273,6 +273,16 @@ pub struct Lost {
     pub counts: BTreeMap<Name, u64>,
 }
 
+impl Lost {
+    /// Of one group.
+    pub fn of(group: GroupId, counts: BTreeMap<Name, u64>) -> Self {
+        Self {
+            groups: GroupIds::from([group]),
+            counts,
+        }
+    }
+}
+
 impl Reading {
     /// Adds what another mechanism read.
     pub fn extend(&mut self, other: Self) {

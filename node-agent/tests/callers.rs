@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, assert_contains, ckb_probe, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, assert_contains, ckb_probe, folded, refusal, run};
 use serde_json::Value;
 
 const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
@@ -173,7 +173,7 @@ fn what_is_on_the_stack_of_a_slow_call_is_told_to_nobody() {
 #[test]
 fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
     let (folder, mut fixture) = Fixture::made(fixture);
-    let (file, drawn) = (folder.path("slow.pb.gz"), folder.path("slow.folded"));
+    let file = folder.path("slow.pb.gz");
     let mut probing = Command::new(ckb_probe())
         .args(["functions", "--stacks", "--include-single-stepped"])
         .args(["--match", "slow_call", "--threshold", "1ms"])
@@ -195,12 +195,7 @@ fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
         .unwrap_or_else(|| panic!("{table}"));
     assert_contains(line, "ms, called by ");
     assert_contains(&table, "called by first_caller, run, ");
-    run(Command::new(ckb_probe())
-        .arg("render")
-        .arg(&file)
-        .arg("-o")
-        .arg(&drawn));
-    let folded = fs::read_to_string(drawn).unwrap();
+    let folded = folded(&file);
     let weight = |end: &str| -> u64 {
         let own = folded.lines().filter_map(|line| {
             let (stack, weight) = line.rsplit_once(' ')?;

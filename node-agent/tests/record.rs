@@ -67,12 +67,33 @@ fn cell(text: &str, row: &str, head: &str) -> Option<String> {
     None
 }
 
+/// A row has so many calls.
+fn assert_counted(text: &str, row: &str, calls: &str) {
+    assert_eq!(cell(text, row, "COUNT").as_deref(), Some(calls), "{text}");
+}
+
 /// What is written by now to the segment that is open, or packed.
 fn bytes(of: &Path) -> u64 {
     let files = fs::read_dir(of).into_iter().flatten().flatten();
     files
         .filter_map(|file| Some(file.metadata().ok()?.len()))
         .sum()
+}
+
+/// A program that does this at so many calls a second, and its recorder, once that is at work.
+fn recording(to: &Path, rate: &str, plan: &[&str]) -> (GroundTruth, Child) {
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", rate], plan).unwrap();
+    let recorder = record(&truth, to, &[]);
+    wait_until("it records", || bytes(to) > 1000);
+    truth.go().unwrap();
+    (truth, recorder)
+}
+
+/// Records the same until the program ends, and the recorder by itself.
+fn recorded(to: &Path, rate: &str, plan: &[&str]) {
+    let (truth, mut recorder) = recording(to, rate, plan);
+    drop(truth);
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
 }
 
 #[test]
@@ -82,23 +103,10 @@ fn a_report_tells_each_call_that_a_program_made() {
         "rocksdb_get_pinned_cf 300 constant:1000",
         "rocksdb_transaction_commit 70 constant:1000",
     ];
-    let mut truth = GroundTruth::start("ground-truth", &["--rate", "200"], &plan).unwrap();
-    let mut recorder = record(&truth, &to, &[]);
-    wait_until("it records", || bytes(&to) > 1000);
-    truth.go().unwrap();
-    drop(truth);
-    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    recorded(&to, "200", &plan);
     let text = markdown(&to);
-    assert_eq!(
-        cell(&text, "Get", "COUNT").as_deref(),
-        Some("300"),
-        "{text}"
-    );
-    assert_eq!(
-        cell(&text, "TxnCommit", "COUNT").as_deref(),
-        Some("70"),
-        "{text}"
-    );
+    assert_counted(&text, "Get", "300");
+    assert_counted(&text, "TxnCommit", "70");
     assert!(
         text.contains("recording ended, since the process ended"),
         "{text}"
@@ -120,20 +128,13 @@ fn a_report_tells_each_call_that_a_program_made() {
 fn a_recorder_that_is_killed_leaves_what_it_told_and_another_goes_on() {
     let to = folder("killed");
     let plan = ["rocksdb_get_pinned_cf 2000 constant:1000"];
-    let mut truth = GroundTruth::start("ground-truth", &["--rate", "1000"], &plan).unwrap();
-    let mut recorder = record(&truth, &to, &[]);
-    wait_until("it records", || bytes(&to) > 1000);
-    truth.go().unwrap();
+    let (truth, mut recorder) = recording(&to, "1000", &plan);
     // The last calls are in an interval that is over.
     thread::sleep(Duration::from_secs(1));
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     let text = markdown(&to);
-    assert_eq!(
-        cell(&text, "Get", "COUNT").as_deref(),
-        Some("2000"),
-        "{text}"
-    );
+    assert_counted(&text, "Get", "2000");
     assert!(
         text.contains("the end is missing: the recorder was killed, or goes on"),
         "{text}"
@@ -149,11 +150,7 @@ fn a_recorder_that_is_killed_leaves_what_it_told_and_another_goes_on() {
         text.contains("A last line has no end: it was discarded"),
         "{text}"
     );
-    assert_eq!(
-        cell(&text, "Get", "COUNT").as_deref(),
-        Some("2000"),
-        "{text}"
-    );
+    assert_counted(&text, "Get", "2000");
     written.truncate(whole);
     fs::write(&open, &written).unwrap();
     let mut recorder = record(&truth, &to, &["--for", "1s"]);
@@ -192,7 +189,7 @@ fn what_cannot_be_measured_is_told_beside_what_is() {
     drop(truth);
     assert_eq!(recorder.wait().unwrap().code(), Some(0));
     let text = markdown(&to);
-    assert_eq!(cell(&text, "Get", "COUNT").as_deref(), Some("300"));
+    assert_counted(&text, "Get", "300");
     let unmeasured = cell(&text, "none", "NOT MEASURED").unwrap();
     assert!(
         unmeasured.ends_with("SymbolNotFound"),
@@ -346,12 +343,7 @@ fn a_browser_shows_a_report_without_network_and_without_an_error_and_prints_it()
         "rocksdb_get_pinned_cf 3000 constant:1000",
         "rocksdb_transaction_commit 300 constant:100000",
     ];
-    let mut truth = GroundTruth::start("ground-truth", &["--rate", "500"], &plan).unwrap();
-    let mut recorder = record(&truth, &to, &[]);
-    wait_until("it records", || bytes(&to) > 1000);
-    truth.go().unwrap();
-    drop(truth);
-    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    recorded(&to, "500", &plan);
     let page = to.join("report.html");
     assert_eq!(
         report(&[&to, Path::new("-o"), &page]).status.code(),

@@ -16,8 +16,8 @@ use std::{
 };
 
 use ckb_probe_testkit::{
-    Container, Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, is_linked,
-    refusal, run, wait_until, words,
+    Container, Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, folded,
+    is_linked, refusal, run, wait_until, words,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -402,18 +402,13 @@ fn a_profile_is_written_as_pprof_that_can_be_drawn() {
     let (folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("wait");
     settle(&fixture);
-    let (file, drawn) = (folder.path("off.pb.gz"), folder.path("off.folded"));
+    let file = folder.path("off.pb.gz");
     let arguments = ["profile", "--mode", "off-cpu", "--duration", "1s", "-o"];
     probe(
         &fixture,
         &[&arguments[..], &[file.to_str().unwrap()]].concat(),
     );
-    run(Command::new(ckb_probe())
-        .arg("render")
-        .arg(&file)
-        .arg("-o")
-        .arg(&drawn));
-    let folded = fs::read_to_string(drawn).unwrap();
+    let folded = folded(&file);
     assert!(
         folded.contains("in_futex") && folded.contains("in_pipe"),
         "{folded}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
+    Registry, TextEncoder, core::Collector,
 };
 
 use crate::world::ObjectKey;
@@ -94,28 +94,19 @@ impl Metrics {
             errors,
             untold,
         };
-        metrics
-            .registry
-            .register(Box::new(metrics.durations.clone()))?;
-        metrics
-            .registry
-            .register(Box::new(metrics.merges.clone()))?;
-        metrics
-            .registry
-            .register(Box::new(metrics.errors.clone()))?;
-        metrics
-            .registry
-            .register(Box::new(metrics.untold.clone()))?;
-        metrics
-            .registry
-            .register(Box::new(metrics.anomalies.clone()))?;
-        for gauge in [
-            &metrics.leader,
-            &metrics.probes,
-            &metrics.targets,
-            &metrics.node_probes,
-        ] {
-            metrics.registry.register(Box::new(gauge.clone()))?;
+        let all: [Box<dyn Collector>; 9] = [
+            Box::new(metrics.durations.clone()),
+            Box::new(metrics.merges.clone()),
+            Box::new(metrics.errors.clone()),
+            Box::new(metrics.untold.clone()),
+            Box::new(metrics.anomalies.clone()),
+            Box::new(metrics.leader.clone()),
+            Box::new(metrics.probes.clone()),
+            Box::new(metrics.targets.clone()),
+            Box::new(metrics.node_probes.clone()),
+        ];
+        for one in all {
+            metrics.registry.register(one)?;
         }
         Ok(metrics)
     }

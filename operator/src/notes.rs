@@ -74,6 +74,16 @@ pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     notes
 }
 
+/// What a condition says, in its own words.
+fn of_condition(type_: EventType, action: &'static str, is: &Condition) -> Option<Note> {
+    Some(Note {
+        type_,
+        reason: known(&is.reason)?,
+        action,
+        text: is.message.clone(),
+    })
+}
+
 /// Degraded became true, for another reason than before, or false.
 fn trouble(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
     let before = old.and_then(|old| find(old, condition::DEGRADED));
@@ -83,12 +93,9 @@ fn trouble(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
     match (was, is) {
         // Told of each target, and also when something graver is the condition's reason.
         (_, Some(reason)) if reason == Reason::TargetDied.as_str() => None,
-        (was, Some(reason)) if was != Some(reason) => Some(Note {
-            type_: EventType::Warning,
-            reason: known(reason)?,
-            action: "Probe",
-            text: after.message.clone(),
-        }),
+        (was, Some(reason)) if was != Some(reason) => {
+            of_condition(EventType::Warning, "Probe", after)
+        }
         (Some(_), None) if halt_of(new).is_none() => Some(Note {
             type_: EventType::Normal,
             reason: RECOVERED,
@@ -109,13 +116,7 @@ fn unsupported(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Not
     let said = find(new, condition::DEGRADED)
         .is_some_and(|degraded| degraded.status == "True" && degraded.reason == is.reason);
     let news = old.and_then(lacking).is_none() && !said;
-    Some(Note {
-        type_: EventType::Warning,
-        reason: known(&is.reason)?,
-        action: "Probe",
-        text: is.message.clone(),
-    })
-    .filter(|_| news)
+    of_condition(EventType::Warning, "Probe", is).filter(|_| news)
 }
 
 /// TargetsHealthy became false, or is so for another reason.
@@ -124,13 +125,7 @@ fn unhealthy(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note>
     let is = ill(new)?;
     let before = old.and_then(ill);
     let news = before.is_none_or(|before| before.reason != is.reason);
-    Some(Note {
-        type_: EventType::Warning,
-        reason: known(&is.reason)?,
-        action: "Measure",
-        text: is.message.clone(),
-    })
-    .filter(|_| news)
+    of_condition(EventType::Warning, "Measure", is).filter(|_| news)
 }
 
 /// WithinBudget became false while Degraded speaks of something else.
@@ -172,13 +167,7 @@ fn attached(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> 
 fn halted(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
     let halt = halt_of(new)?;
     let news = old.and_then(halt_of).map(|c| &c.reason) != Some(&halt.reason);
-    Some(Note {
-        type_: EventType::Normal,
-        reason: known(&halt.reason)?,
-        action: "Detach",
-        text: halt.message.clone(),
-    })
-    .filter(|_| news)
+    of_condition(EventType::Normal, "Detach", halt).filter(|_| news)
 }
 
 /// A target died within seconds of each attach, and is left alone.

@@ -61,38 +61,28 @@ pub const ON_A_FAMILY: [&str; 7] = [
 /// What the calls on none, or on one that is not known, are put down to.
 pub const OTHER_FAMILY: &str = "other";
 
-/// CKB's column families, which are named by number, as its schema calls them.
-const COLUMN_FAMILIES: [&str; 19] = [
-    "INDEX",
-    "BLOCK_HEADER",
-    "BLOCK_BODY",
-    "BLOCK_UNCLE",
-    "META",
-    "TRANSACTION_INFO",
-    "BLOCK_EXT",
-    "BLOCK_PROPOSAL_IDS",
-    "BLOCK_EPOCH",
-    "EPOCH",
-    "CELL",
-    "UNCLES",
-    "CELL_DATA",
-    "NUMBER_HASH",
-    "CELL_DATA_HASH",
-    "BLOCK_EXTENSION",
-    "CHAIN_ROOT_MMR",
-    "BLOCK_FILTER",
-    "BLOCK_FILTER_HASH",
-];
+/// The page that says what CKB's schema calls its column families, which are named by number.
+const PAGE: &str = include_str!("../../docs/slow-operations.md");
+
+/// These names, by number, as the page has them in a table.
+fn column_families() -> impl Iterator<Item = &'static str> {
+    (0..).map_while(|number: usize| {
+        let row = format!("| `{number}` | `");
+        let mut lines = PAGE.lines();
+        let name = lines.find_map(|line| line.strip_prefix(&row))?;
+        name.split('`').next()
+    })
+}
 
 /// What CKB's schema calls the column family of this name in RocksDB: `CELL` for `10`. None for any other.
 pub fn column_family(name: &str) -> Option<&'static str> {
     let number: usize = name.parse().ok()?;
-    COLUMN_FAMILIES.get(number).copied()
+    column_families().nth(number)
 }
 
 /// Whether CKB's schema calls one of its column families so.
 pub fn is_column_family(name: &str) -> bool {
-    COLUMN_FAMILIES.contains(&name)
+    column_families().any(|one| one == name)
 }
 
 /// The names of all operations.

@@ -189,6 +189,13 @@ impl<'a> Scene<'a> {
         pod.run(self.cluster, &self.namespace).await
     }
 
+    /// Runs a fixture, and has it make its calls.
+    pub async fn begin(&self, pod: FixturePod<'_>) -> Result<Fixture> {
+        let fixture = self.run(pod).await?;
+        fixture.begin()?;
+        Ok(fixture)
+    }
+
     /// A CkbProbe that records every call of these operations of a fixture.
     pub fn probe_of(&self, name: &str, fixture: &FixturePod<'_>, operations: &[&str]) -> Value {
         probe(&self.namespace, name, fixture.target(), operations, "2s")

@@ -228,6 +228,18 @@ pub fn fixture_target(app: &str, executable: &str) -> Value {
     json!({ "selector": { "matchLabels": { "app": app } }, "executable": executable })
 }
 
+impl<'a> FixturePod<'a> {
+    /// `ground-truth` with such options and plan, in a pod whose label is its name.
+    pub const fn ground_truth(name: &'a str, arguments: &'a [&'a str]) -> Self {
+        Self {
+            name,
+            app: name,
+            variant: "ground-truth",
+            arguments,
+        }
+    }
+}
+
 impl FixturePod<'_> {
     /// What selects it in a CkbProbe.
     pub fn target(&self) -> Value {

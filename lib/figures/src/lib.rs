@@ -14,6 +14,8 @@ pub mod histogram;
 mod interval;
 pub mod numbers;
 mod paired;
+#[cfg(test)]
+mod random;
 mod sampled;
 mod share;
 mod summary;

@@ -249,29 +249,33 @@ fn is_off(environment: &Environment<'_>, is_named: bool) -> Result<bool, Setting
     if disabled.is_some_and(|(_, value)| value.eq_ignore_ascii_case("true")) {
         return Ok(true);
     }
-    match environment.get(&format!("OTEL_{}_EXPORTER", signal.variable())) {
-        None => Ok(signal == Signal::Metrics && environment.of_signal("ENDPOINT").is_none()),
-        Some((_, value)) if value == "otlp" => Ok(false),
-        Some((_, value)) if value == "none" => Ok(true),
-        Some((name, text)) => Err(SettingsError::Unknown {
-            name,
-            text,
-            known: "otlp or none",
-        }),
-    }
+    let exporter = environment.get(&format!("OTEL_{}_EXPORTER", signal.variable()));
+    let unset = signal == Signal::Metrics && environment.of_signal("ENDPOINT").is_none();
+    let words = [("otlp", false), ("none", true)];
+    one_of(exporter, unset, words, "otlp or none")
+}
+
+/// What a variable's word stands for, which is one of these.
+fn one_of<T>(
+    variable: Option<(String, String)>,
+    unset: T,
+    words: [(&str, T); 2],
+    known: &'static str,
+) -> Result<T, SettingsError> {
+    let Some((name, text)) = variable else {
+        return Ok(unset);
+    };
+    let mut words = words.into_iter();
+    let meant = words.find(|(word, _)| *word == text);
+    meant
+        .map(|(_, meant)| meant)
+        .ok_or(SettingsError::Unknown { name, text, known })
 }
 
 fn protocol(environment: &Environment<'_>) -> Result<Protocol, SettingsError> {
-    match environment.exporter("PROTOCOL") {
-        None => Ok(Protocol::Http),
-        Some((_, value)) if value == "http/protobuf" => Ok(Protocol::Http),
-        Some((_, value)) if value == "grpc" => Ok(Protocol::Grpc),
-        Some((name, text)) => Err(SettingsError::Unknown {
-            name,
-            text,
-            known: "http/protobuf or grpc",
-        }),
-    }
+    let variable = environment.exporter("PROTOCOL");
+    let words = [("http/protobuf", Protocol::Http), ("grpc", Protocol::Grpc)];
+    one_of(variable, Protocol::Http, words, "http/protobuf or grpc")
 }
 
 /// The time between two exports of metrics.
@@ -297,16 +301,9 @@ fn milliseconds(name: String, text: String) -> Result<Duration, SettingsError> {
 }
 
 fn compression(environment: &Environment<'_>) -> Result<Compression, SettingsError> {
-    match environment.exporter("COMPRESSION") {
-        None => Ok(Compression::None),
-        Some((_, value)) if value == "none" => Ok(Compression::None),
-        Some((_, value)) if value == "gzip" => Ok(Compression::Gzip),
-        Some((name, text)) => Err(SettingsError::Unknown {
-            name,
-            text,
-            known: "gzip or none",
-        }),
-    }
+    let variable = environment.exporter("COMPRESSION");
+    let words = [("none", Compression::None), ("gzip", Compression::Gzip)];
+    one_of(variable, Compression::None, words, "gzip or none")
 }
 
 fn timeout(environment: &Environment<'_>) -> Result<Duration, SettingsError> {

@@ -50,24 +50,17 @@ struct Place {
     beyond: u64,
 }
 
-const NOP: Place = Place {
-    name: "nop",
-    function: ckb_probe_usdt_one,
-    nop: ckb_probe_usdt_one_nop,
-    beyond: 0,
-};
-const FIVE: Place = Place {
-    name: "nop,nop5 at its nop",
-    function: ckb_probe_usdt_five,
-    nop: ckb_probe_usdt_five_nop,
-    beyond: 0,
-};
-const TEN: Place = Place {
-    name: "nop,nop10 at its nop",
-    function: ckb_probe_usdt_ten,
-    nop: ckb_probe_usdt_ten_nop,
-    beyond: 0,
-};
+const NOP: Place = Place::at_nop("nop", ckb_probe_usdt_one, ckb_probe_usdt_one_nop);
+const FIVE: Place = Place::at_nop(
+    "nop,nop5 at its nop",
+    ckb_probe_usdt_five,
+    ckb_probe_usdt_five_nop,
+);
+const TEN: Place = Place::at_nop(
+    "nop,nop10 at its nop",
+    ckb_probe_usdt_ten,
+    ckb_probe_usdt_ten_nop,
+);
 const AT_FIVE: Place = Place {
     name: "nop,nop5 at its nop5",
     beyond: 1,
@@ -93,6 +86,19 @@ struct Met {
 }
 
 impl Place {
+    const fn at_nop(
+        name: &'static str,
+        function: unsafe extern "C" fn(u64) -> u64,
+        nop: unsafe extern "C" fn(),
+    ) -> Self {
+        Self {
+            name,
+            function,
+            nop,
+            beyond: 0,
+        }
+    }
+
     /// Nanoseconds that a call takes, and how many came back with another word than they were given.
     fn call(self) -> (u64, u64) {
         let time = || {

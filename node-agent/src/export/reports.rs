@@ -1,6 +1,6 @@
 //! What became of the reports, and of the stacks beside them, for Prometheus.
 
-use prometheus::proto::MetricType;
+use prometheus::proto::{Metric, MetricType};
 
 use super::{
     exposition::Family,
@@ -30,8 +30,7 @@ impl Reports {
             ("refused", self.refused),
             ("failed", self.failed),
         ];
-        let results =
-            results.map(|(result, count)| counter(vec![label("result", result)], count as f64));
+        let results = results.map(by_result);
         let families = [
             family(
                 "ckb_probe_reports_total",
@@ -56,6 +55,10 @@ impl Reports {
     }
 }
 
+fn by_result((result, count): (&'static str, u64)) -> Metric {
+    counter(vec![label("result", result)], count as f64)
+}
+
 /// How many windows of stacks there were to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileParts {
@@ -78,8 +81,7 @@ impl ProfileParts {
             ("failed", self.failed),
             ("dropped", self.dropped),
         ];
-        let results =
-            results.map(|(result, count)| counter(vec![label("result", result)], count as f64));
+        let results = results.map(by_result);
         let parts = family(
             "ckb_probe_profile_parts_total",
             "Windows of stacks for the operator, by what became of them: written; refused, for good: see the log; failed, and tried \

@@ -304,11 +304,7 @@ impl Measures {
 
 impl Calls {
     fn slots_of(&self, groups: &GroupIds) -> Slots {
-        let slots = 0..self.slots.len();
-        slots
-            .filter(|slot| groups.contains(&self.first.offset(*slot)))
-            .filter_map(|slot| u8::try_from(slot).ok())
-            .collect()
+        slots_of(self.first, self.slots.len(), groups)
     }
 }
 
@@ -440,12 +436,14 @@ impl Mechanism for Calls {
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
-            reading.lost.extend(lost.map(|(slot, (lost, untold))| Lost {
-                groups: GroupIds::from([self.first.offset(slot)]),
-                counts: BTreeMap::from([
-                    (Name::Borrowed("stacks"), lost + untold.stacks),
-                    (Name::Borrowed("frames"), untold.frames),
-                ]),
+            reading.lost.extend(lost.map(|(slot, (lost, untold))| {
+                Lost::of(
+                    self.first.offset(slot),
+                    BTreeMap::from([
+                        (Name::Borrowed("stacks"), lost + untold.stacks),
+                        (Name::Borrowed("frames"), untold.frames),
+                    ]),
+                )
             }));
         }
         Ok(reading)
@@ -500,6 +498,14 @@ impl Mechanism for Calls {
     }
 }
 
+/// The slots of these groups, of so many of which each has the group that follows the one before.
+pub(super) fn slots_of(first: GroupId, slots: usize, groups: &GroupIds) -> Slots {
+    (0..slots)
+        .filter(|slot| groups.contains(&first.offset(*slot)))
+        .filter_map(|slot| u8::try_from(slot).ok())
+        .collect()
+}
+
 /// Events that were lost and calls that were cut, each of the group that it was of: a ring buffer is everybody's, but what was asked
 /// for is not.
 pub(super) fn lost_of_each(
@@ -508,12 +514,14 @@ pub(super) fn lost_of_each(
     cut: Vec<u64>,
 ) -> impl Iterator<Item = Lost> {
     let both = events.into_iter().zip(cut).enumerate();
-    both.map(move |(slot, (events, cut))| Lost {
-        groups: GroupIds::from([first.offset(slot)]),
-        counts: BTreeMap::from([
-            (Name::Borrowed("events"), events),
-            (Name::Borrowed(CUT), cut),
-        ]),
+    both.map(move |(slot, (events, cut))| {
+        Lost::of(
+            first.offset(slot),
+            BTreeMap::from([
+                (Name::Borrowed("events"), events),
+                (Name::Borrowed(CUT), cut),
+            ]),
+        )
     })
 }
 

@@ -14,8 +14,8 @@ use ckb_probe_crds::{Figures, Histogram, report::OTHER};
 use shared::{Groups, Scope};
 
 use super::{
-    Accepted, BeginContext, Detail, Event, GroupIds, Lost, Mechanism, OneBegun, Reading, Refusal,
-    RowId, RowReading, Single, Subscription, identity, reason_of,
+    Accepted, BeginContext, Detail, Event, Lost, Mechanism, OneBegun, Reading, Refusal, RowId,
+    RowReading, Single, Subscription, identity, reason_of,
     shared::{Gated, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
@@ -281,10 +281,7 @@ impl Mechanism for Counts {
         Ok(Reading {
             groups: BTreeMap::from([(self.handle.group(), rows)]),
             folded: BTreeMap::from([(self.handle.group(), folded)]),
-            lost: vec![Lost {
-                groups: GroupIds::from([self.handle.group()]),
-                counts: self.handle.lost()?,
-            }],
+            lost: vec![Lost::of(self.handle.group(), self.handle.lost()?)],
             ..Reading::default()
         })
     }

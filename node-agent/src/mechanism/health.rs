@@ -15,8 +15,8 @@ use ckb_probe_crds::{Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, calls,
+    Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, Lost, Mechanism, Reading,
+    Refusal, RowId, RowReading, Subscription, calls,
     shared::{Gated, OneGroup, Switch},
 };
 pub use crate::kernel::health::{
@@ -25,7 +25,7 @@ pub use crate::kernel::health::{
 };
 use crate::{
     kernel::{
-        AttachError, CalibratedTier, FamilyArgument, Links, Payload, ReadError, Site,
+        AttachError, CalibratedTier, Links, ReadError, Site,
         health::{Health, HealthPlan},
     },
     observe::{self, SymbolName},
@@ -189,23 +189,11 @@ impl HealthConfig {
 /// The functions, as the mechanism `calls` looks for them.
 pub fn counted(functions: &[Watched]) -> Vec<calls::Counted> {
     let each = functions.iter().map(|function| calls::Counted {
-        row: function.name.to_string(),
-        functions: vec![calls::Function {
-            symbol: function.symbol,
-            payload: Payload::Unknown,
-            family: FamilyArgument::None,
-        }],
-        slow_threshold_ns: u64::MAX,
-        cause: None,
-        by_family: false,
-        by: None,
-        span: None,
-        payload: None,
         include_single_stepped: true,
-        arguments: Vec::new(),
-        stacks: false,
-        files: calls::FileNames::default(),
-        found_by: None,
+        ..calls::Counted::plain(
+            function.name.to_string(),
+            vec![calls::Function::plain(function.symbol)],
+        )
     });
     each.collect()
 }
@@ -336,10 +324,7 @@ impl Mechanism for DatabaseHealth {
         let lost = lost.map(|(what, count)| (Name::Borrowed(what), count));
         Ok(Reading {
             groups: BTreeMap::from([(self.health.group(), rows)]),
-            lost: vec![Lost {
-                groups: GroupIds::from([self.health.group()]),
-                counts: lost.into(),
-            }],
+            lost: vec![Lost::of(self.health.group(), lost.into())],
             ..Reading::default()
         })
     }

@@ -23,7 +23,7 @@ use untouchable::Untouchable;
 use super::{
     Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
     Mechanism, Reading, Refusal, RowReading, Subscription,
-    calls::{Measures, Told, lost_of_each, slow_call},
+    calls::{Measures, Told, lost_of_each, slots_of, slow_call},
     identity,
 };
 use crate::{
@@ -319,11 +319,7 @@ fn some(names: &[&str]) -> String {
 
 impl KernelCalls {
     fn slots_of(&self, groups: &GroupIds) -> Slots {
-        let slots = 0..self.costs.len();
-        slots
-            .filter(|slot| groups.contains(&self.first.offset(*slot)))
-            .filter_map(|slot| u8::try_from(slot).ok())
-            .collect()
+        slots_of(self.first, self.costs.len(), groups)
     }
 }
 

@@ -26,8 +26,8 @@ pub use shared::PATIENCE;
 use shared::{Registry, SamplerHandle, Totals};
 
 use super::{
-    Accepted, BeginContext, Breakdown, Coverage, GroupIds, Lost, Mechanism, OneBegun, Reading,
-    Refusal, RowId, RowReading, Single, Subscription, Unseen,
+    Accepted, BeginContext, Breakdown, Coverage, Lost, Mechanism, OneBegun, Reading, Refusal,
+    RowId, RowReading, Single, Subscription, Unseen,
 };
 use crate::{
     kernel::{
@@ -327,10 +327,10 @@ impl Mechanism for Profiles {
         Ok(Reading {
             groups: BTreeMap::from([(self.group, rows.collect())]),
             unseen: unseen.into_iter().collect(),
-            lost: vec![Lost {
-                groups: GroupIds::from([self.group]),
-                counts: [(Name::Borrowed("stacks"), lost)].into(),
-            }],
+            lost: vec![Lost::of(
+                self.group,
+                [(Name::Borrowed("stacks"), lost)].into(),
+            )],
             ..Reading::default()
         })
     }

@@ -17,8 +17,8 @@ use tracer::Tracer;
 pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, Lost, Mechanism, Reading,
+    Refusal, RowId, RowReading, Subscription, identity, reason_of,
     shared::{Gated, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -283,10 +283,7 @@ impl Mechanism for SystemCalls {
         let rows = rows.flat_map(|call| self.rows(call)).collect();
         Ok(Reading {
             groups: BTreeMap::from([(self.handle.group(), rows)]),
-            lost: vec![Lost {
-                groups: GroupIds::from([self.handle.group()]),
-                counts: lost,
-            }],
+            lost: vec![Lost::of(self.handle.group(), lost)],
             ..Reading::default()
         })
     }

@@ -1,5 +1,7 @@
 use std::io;
 
+use ckb_probe_testkit::PREFLIGHT_CHECKS;
+
 use super::*;
 use crate::kernel::{AttachError, Calibration, CalibrationError, ConfinedError, ConfinedReturn};
 
@@ -78,21 +80,7 @@ fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
 fn every_check_is_there_under_its_name_and_passes_on_a_node_that_has_everything() {
     let checks = checks(&facts(), &sessions());
     let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
-    assert_eq!(
-        names,
-        [
-            "Kernel",
-            "Btf",
-            "Capabilities",
-            "PerfEventParanoid",
-            "Lockdown",
-            "UprobePmu",
-            "session",
-            "uprobe-multi",
-            "perf-event",
-            "SeccompReturn",
-        ]
-    );
+    assert_eq!(names, PREFLIGHT_CHECKS);
     assert_eq!(failed(&checks), [""; 0]);
     assert_eq!(
         detail(&checks, "perf-event"),

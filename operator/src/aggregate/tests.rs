@@ -34,6 +34,16 @@ pub fn scene(
     Scene { probe, world }
 }
 
+/// The same of which the agent tells this of the pod.
+pub fn scene_of(
+    overrides: serde_json::Value,
+    report: impl FnOnce(&CkbProbeEntry, &TargetPod) -> InstanceReport,
+) -> Scene {
+    scene(overrides, |probe, pod| {
+        vec![reports(node_probe("n", 1, vec![report(probe, pod)]))]
+    })
+}
+
 impl Scene {
     pub fn status(&self) -> CkbProbeStatus {
         self.status_at(0)
@@ -187,14 +197,13 @@ fn what_became_of_spans_is_added_up_over_all_targets() {
 
 #[test]
 fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
-    let scene = scene(json!({}), |probe, pod| {
+    let scene = scene_of(json!({}), |probe, pod| {
         let report = InstanceReport {
             message: "measuring process 7; not measured: Write, since rocksdb_write was not found"
                 .into(),
             ..firing(probe, pod)
         };
-        let report = without(report, Reason::SymbolNotFound, "Write");
-        vec![reports(node_probe("n", 1, vec![report]))]
+        without(report, Reason::SymbolNotFound, "Write")
     });
     let status = scene.status();
     is(&status, condition::READY, "True", "Firing");
@@ -233,14 +242,11 @@ fn a_pause_detaches_and_an_end_of_time_does_too() {
 
 #[test]
 fn a_target_detached_over_budget_is_degraded() {
-    let scene = scene(json!({}), |probe, pod| {
-        let report = InstanceReport {
-            state: InstanceState::Detached,
-            reason: Some(Reason::OverBudget),
-            firing: false,
-            ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+    let scene = scene_of(json!({}), |probe, pod| InstanceReport {
+        state: InstanceState::Detached,
+        reason: Some(Reason::OverBudget),
+        firing: false,
+        ..firing(probe, pod)
     });
     let status = scene.status();
     assert_eq!(

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use ckb_probe_crds::{Assignment, Kind, NodeProbeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use proptest::{prelude::*, sample::Index};
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::order::Asked;
@@ -17,7 +17,7 @@ mod anew;
 mod varied;
 
 use anew::{Whole, whole};
-pub use varied::{changes, distinct, limits, shuffled, varied};
+pub use varied::{changes, distinct, in_two_orders, limits, shuffled, varied};
 
 /// The orders by node.
 pub type Orders = BTreeMap<String, NodeProbeSpec>;
@@ -534,12 +534,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_news_does_not_matter(
-        changes in changes(),
-        picks in prop::collection::vec(any::<Index>(), 24),
-    ) {
-        let changes = distinct(changes);
-        let again = shuffled(&changes, &picks);
-        prop_assert_eq!(orders(&world(changes)), orders(&world(again)));
+    fn the_order_of_the_news_does_not_matter([one, other] in in_two_orders()) {
+        prop_assert_eq!(orders(&world(one)), orders(&world(other)));
     }
 }

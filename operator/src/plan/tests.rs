@@ -3,7 +3,7 @@ use proptest::{prelude::*, sample::Index};
 
 use super::*;
 use crate::{
-    desired::tests::{Orders, changes, desired, distinct, limits, orders, shuffled, varied},
+    desired::tests::{Orders, changes, desired, in_two_orders, limits, orders, varied},
     limits::Limits,
     testing::{
         HASH, agent, at, has, has_agent, node, node_probe, pod, probe, reports, runs, world,
@@ -313,12 +313,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_news_does_not_matter(
-        changes in changes(),
-        picks in prop::collection::vec(any::<Index>(), 24),
-    ) {
-        let changes = distinct(changes);
-        let again = shuffled(&changes, &picks);
-        prop_assert_eq!(actions(&world(changes)), actions(&world(again)));
+    fn the_order_of_the_news_does_not_matter([one, other] in in_two_orders()) {
+        prop_assert_eq!(actions(&world(one)), actions(&world(other)));
     }
 }

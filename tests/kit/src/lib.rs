@@ -26,7 +26,7 @@ pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
 pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
-pub use probe::{Probe, Rows, ckb_probe, refusal};
+pub use probe::{Probe, Rows, ckb_probe, folded, refusal};
 pub use prometheus::Prometheus;
 pub use terminal::Terminal;
 pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};
@@ -34,6 +34,21 @@ pub use window::window_of;
 
 /// However busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What an agent looks at on its node before it touches any target, as documented: of a node where something is measured, in the order in
+/// which it tells of them.
+pub const PREFLIGHT_CHECKS: [&str; 10] = [
+    "Kernel",
+    "Btf",
+    "Capabilities",
+    "PerfEventParanoid",
+    "Lockdown",
+    "UprobePmu",
+    "session",
+    "uprobe-multi",
+    "perf-event",
+    "SeccompReturn",
+];
 
 /// The repository.
 pub fn repository() -> PathBuf {

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     io::{BufRead, BufReader},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -17,7 +18,7 @@ use ckb_probe_crds::Figures;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::{PATIENCE, wait_until};
+use crate::{PATIENCE, run, wait_until};
 
 /// Where it is: beside the folder of the test that asks.
 ///
@@ -26,6 +27,20 @@ use crate::{PATIENCE, wait_until};
 pub fn ckb_probe() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("ckb-probe")
+}
+
+/// The stacks of this profile and their weights, as `ckb-probe render` writes them in lines.
+///
+/// # Panics
+/// When it does not.
+pub fn folded(profile: &Path) -> String {
+    let drawn = profile.with_extension("folded");
+    run(Command::new(ckb_probe())
+        .arg("render")
+        .arg(profile)
+        .arg("-o")
+        .arg(&drawn));
+    fs::read_to_string(drawn).unwrap()
 }
 
 /// `ckb-probe`, at work on a process.

@@ -52,7 +52,13 @@ pub async fn measure(client: &Client, settings: &Settings, report: &mut Report) 
     report.figure(name(&fleet), small, "ms", None);
 
     growth(&operator, &mut fleet, &orders, settings, report).await?;
-    rest(&operator, client, &agents, settings, report).await?;
+    let all = All {
+        operator: &operator,
+        client,
+        agents: &agents,
+        settings,
+    };
+    rest(&all, report).await?;
 
     let large = changes(&operator, &fleet, &orders, &agents, settings).await?;
     report.figure(name(&fleet), large, "ms", None);
@@ -62,12 +68,20 @@ pub async fn measure(client: &Client, settings: &Settings, report: &mut Report) 
     );
     report.value(name, ratio, "", Some(Bound::AtMost(1.25)));
 
-    reports(&operator, client, &agents, settings, report).await?;
+    reports(&all, report).await?;
     agents.say(Say::Nothing);
     operator.expect_alive()?;
     let (name, highest) = ("operator: RSS at its highest", operator.highest_mb()?);
     report.value(name, highest, "MB", Some(Bound::AtMost(48.0)));
     told("operator", &mut operator, report).await
+}
+
+/// Who plays when reports come.
+struct All<'a> {
+    operator: &'a Operator,
+    client: &'a Client,
+    agents: &'a Agents,
+    settings: &'a Settings,
 }
 
 /// CPU milliseconds of changes of one pod, one after the other: a container restarts, and the order of its node has the new
@@ -139,23 +153,17 @@ async fn growth(
 }
 
 /// Every agent says the same again and again: the operator has nothing to write.
-async fn rest(
-    operator: &Operator,
-    client: &Client,
-    agents: &Agents,
-    settings: &Settings,
-    report: &mut Report,
-) -> Result<()> {
-    agents.say(Say::TheSame(REPORT));
+async fn rest(all: &All<'_>, report: &mut Report) -> Result<()> {
+    all.agents.say(Say::TheSame(REPORT));
     sleep(REPORT * 6).await;
-    agents.took();
-    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
-    let before = requests::writes(client).await?;
-    sleep(Duration::from_secs(settings.seconds)).await;
-    let after = requests::writes(client).await?;
+    all.agents.took();
+    let (start, cpu) = (Instant::now(), all.operator.cpu_time()?);
+    let before = requests::writes(all.client).await?;
+    sleep(Duration::from_secs(all.settings.seconds)).await;
+    let after = requests::writes(all.client).await?;
     let cores =
-        operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / start.elapsed().as_secs_f64();
-    let said = agents.took().len();
+        all.operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / start.elapsed().as_secs_f64();
+    let said = all.agents.took().len();
     let written = requests::since(&before, &after);
     let total: f64 = written.values().sum();
     let name = format!("operator: writes at rest, while {said} reports say the same");
@@ -169,18 +177,12 @@ async fn rest(
 
 /// Every agent reports new figures: as often as is asked of it, and where the API server does not take that in time, as often as it
 /// does.
-async fn reports(
-    operator: &Operator,
-    client: &Client,
-    agents: &Agents,
-    settings: &Settings,
-    report: &mut Report,
-) -> Result<()> {
-    report.value("agents: bytes of a report", agents.bytes(), "", None);
-    for (place, seconds) in settings.every.iter().enumerate() {
-        let every = Duration::from_secs(*seconds);
-        let load = load(operator, client, agents, settings, every).await?;
-        let last = load.in_time || place + 1 == settings.every.len();
+async fn reports(all: &All<'_>, report: &mut Report) -> Result<()> {
+    report.value("agents: bytes of a report", all.agents.bytes(), "", None);
+    let every = &all.settings.every;
+    for (place, seconds) in every.iter().enumerate() {
+        let load = load(all, Duration::from_secs(*seconds)).await?;
+        let last = load.in_time || place + 1 == every.len();
         if place == 0 || last {
             load.tell(report, place == 0);
         }
@@ -219,29 +221,23 @@ struct Split {
     server: f64,
 }
 
-async fn load(
-    operator: &Operator,
-    client: &Client,
-    agents: &Agents,
-    settings: &Settings,
-    every: Duration,
-) -> Result<Load> {
-    agents.say(Say::More(every));
+async fn load(all: &All<'_>, every: Duration) -> Result<Load> {
+    all.agents.say(Say::More(every));
     // Until agents have found what the API server takes.
     sleep(every * 3).await;
-    agents.took();
-    let requests = requests::statuses(client).await?;
-    let before = operator.scrape().await?;
-    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
-    sleep(Duration::from_secs(settings.seconds) * 2).await;
+    all.agents.took();
+    let requests = requests::statuses(all.client).await?;
+    let before = all.operator.scrape().await?;
+    let (start, cpu) = (Instant::now(), all.operator.cpu_time()?);
+    sleep(Duration::from_secs(all.settings.seconds) * 2).await;
     let elapsed = start.elapsed().as_secs_f64();
-    let cores = operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed;
-    let mut took = agents.took();
-    let after = operator.scrape().await?;
-    let requests = requests::statuses(client).await?.since(requests);
+    let cores = all.operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed;
+    let mut took = all.agents.took();
+    let after = all.operator.scrape().await?;
+    let requests = requests::statuses(all.client).await?.since(requests);
     took.sort();
     let slowest = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
-    let asked = settings.nodes as f64 / every.as_secs_f64();
+    let asked = all.settings.nodes as f64 / every.as_secs_f64();
     let taken = took.len() as f64 / elapsed;
     let count = |metrics: &Metrics| {
         let (name, kind) = (

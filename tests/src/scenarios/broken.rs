@@ -93,13 +93,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         ("partial", "ground-truth-partial"),
     ] {
         let pod = FixturePod {
-            name: app,
-            app,
             variant,
-            arguments: CALLS,
+            ..FixturePod::ground_truth(app, CALLS)
         };
-        let fixture = scene.run(pod).await?;
-        fixture.begin()?;
+        scene.begin(pod).await?;
     }
     let applied = Instant::now();
     for case in CASES {

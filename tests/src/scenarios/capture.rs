@@ -20,15 +20,13 @@ const WRONG: Duration = Duration::from_secs(60);
 
 /// Writes of 30 µs, enough in each interval for a p99 of it. Of each twenty one is held back for 4 ms, while it goes wrong; then all is well
 /// for as long as the rest takes.
-const WRITER: FixturePod = FixturePod {
-    name: "writer",
-    app: "writer",
-    variant: "ground-truth",
-    arguments: &[
+const WRITER: FixturePod = FixturePod::ground_truth(
+    "writer",
+    &[
         "rocksdb_write 1840000 constant:30000 rate:2000",
         "rocksdb_write 6000 constant:30000 rate:100 at:800000000000 calls:rocksdb::DBImpl::DelayWrite,constant:4000000",
     ],
-};
+);
 
 const MODES: [ProfileMode; 2] = [ProfileMode::Cpu, ProfileMode::OffCpu];
 const WINDOW: Duration = Duration::from_secs(10);

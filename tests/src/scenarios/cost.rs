@@ -31,12 +31,7 @@ const NOTE: &str = "ckbprobe.dev/paused-before-cost";
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     // One that is met by each call, one that is met by none, and one that keeps the agent there while both are paused.
     for (name, operation) in [("met", "Get"), ("unmet", "Write"), ("stays", "Write")] {
-        let pod = FixturePod {
-            name,
-            app: name,
-            variant: "ground-truth",
-            arguments: CALLS,
-        };
+        let pod = FixturePod::ground_truth(name, CALLS);
         let fixture = scene.run(pod).await?;
         if name != "stays" {
             fixture.begin()?;

@@ -28,21 +28,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             break;
         }
     }
-    memory(scene, "agent", agent.process)?;
-    scene.figure(
-        "CPU of the agent",
-        cpu.0,
-        "% of a core",
-        Bound::AtMost(PERCENT),
-    );
-    memory(scene, "operator", operator.process)?;
-    scene.figure(
-        "CPU of the operator",
-        cpu.1,
-        "% of a core",
-        Bound::AtMost(PERCENT),
-    );
-    Ok(())
+    used(scene, "agent", agent.process, cpu.0)?;
+    used(scene, "operator", operator.process, cpu.1)
 }
 
 /// The CPU time of both in a window, in percent of a core.
@@ -57,7 +44,7 @@ async fn in_window(agent: Process, operator: Process) -> Result<(f64, f64)> {
     Ok((percent(before.0, after.0), percent(before.1, after.1)))
 }
 
-fn memory(scene: &mut Scene<'_>, who: &str, process: Process) -> Result<()> {
+fn used(scene: &mut Scene<'_>, who: &str, process: Process, cpu: f64) -> Result<()> {
     let memory = process.memory()?;
     for (what, bytes) in [
         ("resident", memory.resident),
@@ -70,5 +57,11 @@ fn memory(scene: &mut Scene<'_>, who: &str, process: Process) -> Result<()> {
             Bound::AtMost(MEGABYTES),
         );
     }
+    scene.figure(
+        &format!("CPU of the {who}"),
+        cpu,
+        "% of a core",
+        Bound::AtMost(PERCENT),
+    );
     Ok(())
 }

@@ -40,12 +40,7 @@ const PLAN: &[&str] = &[
 ];
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let pod = FixturePod {
-        name: "truth",
-        app: "truth",
-        variant: "ground-truth",
-        arguments: PLAN,
-    };
+    let pod = FixturePod::ground_truth("truth", PLAN);
     let fixture = scene.run(pod).await?;
     let operations = operations::names();
     let probe = probe(&scene.namespace, PROBE, pod.target(), &operations, INTERVAL);

@@ -3,12 +3,8 @@
 use super::prelude::*;
 use crate::workload::Fixture;
 
-const VICTIM: FixturePod = FixturePod {
-    name: "victim",
-    app: "victim",
-    variant: "ground-truth",
-    arguments: &["rocksdb_get_pinned_cf 3001 constant:1000"],
-};
+const VICTIM: FixturePod =
+    FixturePod::ground_truth("victim", &["rocksdb_get_pinned_cf 3001 constant:1000"]);
 
 /// Whatever a pod's author can choose is as the victim has it.
 const IMPOSTOR: FixturePod = FixturePod {

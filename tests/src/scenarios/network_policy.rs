@@ -40,12 +40,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 async fn guarded(scene: &mut Scene<'_>, target: &Target) -> Result<()> {
     let stranger = target.process;
     let monitoring = scene.another_namespace("monitoring").await?;
-    let prometheus = FixturePod {
-        name: "prometheus",
-        app: "prometheus",
-        variant: "ground-truth",
-        arguments: &["rocksdb_write 1 constant:0"],
-    };
+    let prometheus = FixturePod::ground_truth("prometheus", &["rocksdb_write 1 constant:0"]);
     let monitor = prometheus.run(scene.cluster, &monitoring).await?;
     let values = json!({ "networkPolicy": {
         "enabled": true,

@@ -19,17 +19,15 @@ const CURRENT: Duration = Duration::from_secs(30);
 const REACHABLE: Duration = Duration::from_secs(120);
 
 /// Calls all the while: 200 a second, in rounds of ten seconds. A target that is silent is no news, so its status is not written again.
-const FIXTURE: FixturePod = FixturePod {
-    name: "steady",
-    app: "steady",
-    variant: "ground-truth",
-    arguments: &[
+const FIXTURE: FixturePod = FixturePod::ground_truth(
+    "steady",
+    &[
         "--rate",
         "200",
         "rocksdb_get_pinned_cf 1800 constant:1000",
         "rocksdb_transaction_commit 200 constant:1000",
     ],
-};
+);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let fixture = scene.run(FIXTURE).await?;

@@ -42,9 +42,14 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let node = node.unwrap_or_default();
     let client = as_agent(scene, &agent).await?;
     reports_of_its_node(scene, &client, &node).await?;
-    let parts = Api::namespaced(client, SYSTEM);
-    held_to_its_node(scene, &parts, &node, &asks, &pod).await?;
-    published(scene, &parts, &node, &asks, &pod).await
+    let writer = Writer {
+        parts: Api::namespaced(client, SYSTEM),
+        node,
+        asks,
+        pod,
+    };
+    held_to_its_node(scene, &writer).await?;
+    published(scene, &writer).await
 }
 
 /// From one window to the next, such that none is under way now or begins within half an hour: they begin at multiples of it.
@@ -130,63 +135,69 @@ async fn reports_of_its_node(scene: &Scene<'_>, client: &Client, node: &str) -> 
     Ok(())
 }
 
-fn spec(asks: &str, pod: &PodReference, window: u64) -> ProfilePartSpec {
-    let mut profile = Profile::of(ProfileMode::Memory);
-    profile.stacks.add(&Stack {
-        frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
-        thread: "verify_blocks",
-        weights: &[window, window * 4096],
-        ..Stack::default()
-    });
-    ProfilePartSpec {
-        asks: asks.into(),
-        probe: "flames".into(),
-        pod: pod.clone(),
-        container: "ckb".into(),
-        mode: ProfileMode::Memory,
-        window: ProfileWindow {
-            number: window,
-            began_at: MicroTime(Timestamp::now()),
-            milliseconds: 30_000,
-        },
-        counts: ProfileCounts {
-            samples: window,
-            complete: window,
-            ..ProfileCounts::default()
-        },
-        pprof: Some(ByteString(profile.to_pprof())),
-        failure: None,
+/// Who writes parts of profiles as the agent of a node does that is asked for some of this pod.
+struct Writer {
+    parts: Api<ProfilePart>,
+    node: String,
+    asks: String,
+    pod: PodReference,
+}
+
+impl Writer {
+    /// What answers this question, of a window.
+    fn spec(&self, asks: &str, window: u64) -> ProfilePartSpec {
+        let mut profile = Profile::of(ProfileMode::Memory);
+        profile.stacks.add(&Stack {
+            frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
+            thread: "verify_blocks",
+            weights: &[window, window * 4096],
+            ..Stack::default()
+        });
+        ProfilePartSpec {
+            asks: asks.into(),
+            probe: "flames".into(),
+            pod: self.pod.clone(),
+            container: "ckb".into(),
+            mode: ProfileMode::Memory,
+            window: ProfileWindow {
+                number: window,
+                began_at: MicroTime(Timestamp::now()),
+                milliseconds: 30_000,
+            },
+            counts: ProfileCounts {
+                samples: window,
+                complete: window,
+                ..ProfileCounts::default()
+            },
+            pprof: Some(ByteString(profile.to_pprof())),
+            failure: None,
+        }
+    }
+
+    /// Writes a part as agents do.
+    async fn write(
+        &self,
+        name: &str,
+        spec: &ProfilePartSpec,
+        change: impl FnOnce(&mut serde_json::Value),
+    ) -> kube::Result<()> {
+        let mut part = json!({
+            "apiVersion": "ckbprobe.dev/v1alpha1",
+            "kind": "ProfilePart",
+            "metadata": { "name": name, "labels": PartLabels::of(spec).to_map() },
+            "spec": spec,
+        });
+        change(&mut part);
+        let part = serde_json::from_value(part).map_err(kube::Error::SerdeError)?;
+        self.parts.create(&PostParams::default(), &part).await?;
+        Ok(())
     }
 }
 
-/// Writes a part as agents do.
-async fn write(
-    parts: &Api<ProfilePart>,
-    name: &str,
-    spec: &ProfilePartSpec,
-    change: impl FnOnce(&mut serde_json::Value),
-) -> kube::Result<()> {
-    let mut part = json!({
-        "apiVersion": "ckbprobe.dev/v1alpha1",
-        "kind": "ProfilePart",
-        "metadata": { "name": name, "labels": PartLabels::of(spec).to_map() },
-        "spec": spec,
-    });
-    change(&mut part);
-    let part = serde_json::from_value(part).map_err(kube::Error::SerdeError)?;
-    parts.create(&PostParams::default(), &part).await?;
-    Ok(())
-}
-
 /// What the API server refuses, an agent that is another's by now cannot do.
-async fn held_to_its_node(
-    scene: &Scene<'_>,
-    parts: &Api<ProfilePart>,
-    node: &str,
-    asks: &str,
-    pod: &PodReference,
-) -> Result<()> {
-    let good = spec(asks, pod, 1);
+async fn held_to_its_node(scene: &Scene<'_>, writer: &Writer) -> Result<()> {
+    let Writer { parts, node, .. } = writer;
+    let good = writer.spec(&writer.asks, 1);
     let own = part_name(node, PART_SLOTS - 1);
     let mut refused = 0;
     let names = [
@@ -194,19 +205,19 @@ async fn held_to_its_node(
         part_name(node, PART_SLOTS),
         format!("{node}.00"),
         format!("{node}.x"),
-        node.to_owned(),
+        node.clone(),
         format!("{node}.1.2"),
     ];
     for name in &names {
-        refused += u64::from(is_forbidden(write(parts, name, &good, |_| {}).await));
+        refused += u64::from(is_forbidden(writer.write(name, &good, |_| {}).await));
     }
     let mut large = good.clone();
     large.pprof = Some(ByteString(vec![0; PPROF_LIMIT + 3]));
-    let large = write(parts, &own, &large, |_| {}).await;
-    let finalizer = write(parts, &own, &good, |part| {
+    let large = writer.write(&own, &large, |_| {}).await;
+    let finalizer = writer.write(&own, &good, |part| {
         part["metadata"]["finalizers"] = json!(["example.org/stay"]);
     });
-    let annotation = write(parts, &own, &good, |part| {
+    let annotation = writer.write(&own, &good, |part| {
         part["metadata"]["annotations"] = json!({ "a": "b" });
     });
     refused += u64::from(is_forbidden(finalizer.await));
@@ -235,26 +246,16 @@ fn is_forbidden(result: kube::Result<()>) -> bool {
 }
 
 /// Three windows, of which two are kept.
-async fn published(
-    scene: &Scene<'_>,
-    parts: &Api<ProfilePart>,
-    node: &str,
-    asks: &str,
-    pod: &PodReference,
-) -> Result<()> {
+async fn published(scene: &Scene<'_>, writer: &Writer) -> Result<()> {
     let profiles = scene.api::<CkbProfile>();
     let mut slot = 0;
     for window in [1, 2, 3] {
         // Nobody's question, in the same way: dropped, and no obstacle.
-        for asks in [asks, "0000000000000000"] {
+        for asks in [&writer.asks, "0000000000000000"] {
             slot += 1;
-            write(
-                parts,
-                &part_name(node, slot),
-                &spec(asks, pod, window),
-                |_| {},
-            )
-            .await?;
+            let name = part_name(&writer.node, slot);
+            let spec = writer.spec(asks, window);
+            writer.write(&name, &spec, |_| {}).await?;
         }
         let name = format!("{PROBE}.flames.memory.{window}");
         wait::until("the profile", SOON, async || {
@@ -287,7 +288,7 @@ async fn published(
         let stacks = Profile::from_pprof(&profile.spec.pprof.0, &Limits::PART)
             .map_err(Failure::format("the pprof"))?
             .stacks;
-        let whose = format!("{}/{}/ckb", scene.namespace, pod.name);
+        let whose = format!("{}/{}/ckb", scene.namespace, writer.pod.name);
         let own = stacks.filter(|stack| stack.target == whose);
         weights.insert(profile.spec.window.number, own.total(0));
     }

@@ -31,13 +31,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         ("stripped", "ground-truth-stripped"),
     ] {
         let pod = FixturePod {
-            name: app,
-            app,
             variant,
-            arguments: CALLS,
+            ..FixturePod::ground_truth(app, CALLS)
         };
-        let fixture = scene.run(pod).await?;
-        fixture.begin()?;
+        scene.begin(pod).await?;
     }
 
     // What doctor is to say of these is settled by the end.

@@ -1,21 +1,9 @@
 //! What an agent found on its node before it touched any target is told, and how it attaches there.
 
+use ckb_probe_testkit::PREFLIGHT_CHECKS;
+
 use super::prelude::*;
 use crate::hardening;
-
-/// What is looked at, as documented.
-const CHECKS: [&str; 10] = [
-    "Kernel",
-    "Btf",
-    "Capabilities",
-    "PerfEventParanoid",
-    "Lockdown",
-    "UprobePmu",
-    "SeccompReturn",
-    "session",
-    "uprobe-multi",
-    "perf-event",
-];
 
 /// The ways to attach, the fastest first, and the kernel from which on each is there.
 const TIERS: [(&str, (u32, u32)); 3] = [
@@ -24,16 +12,13 @@ const TIERS: [(&str, (u32, u32)); 3] = [
     ("perf-event", (5, 15)),
 ];
 
-const TARGET: FixturePod = FixturePod {
-    name: "target",
-    app: "target",
-    variant: "ground-truth",
-    arguments: &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"],
-};
+const TARGET: FixturePod = FixturePod::ground_truth(
+    "target",
+    &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"],
+);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let fixture = scene.run(TARGET).await?;
-    fixture.begin()?;
+    scene.begin(TARGET).await?;
     scene
         .apply_probe(scene.probe_of(PROBE, &TARGET, &["Get"]))
         .await?;
@@ -61,8 +46,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .collect();
     scene.equal_of(
         "checks of the preflight that are missing, or not documented",
-        told.symmetric_difference(&CHECKS.into()).count(),
-        &format!("of {}", CHECKS.len()),
+        told.symmetric_difference(&PREFLIGHT_CHECKS.into()).count(),
+        &format!("of {}", PREFLIGHT_CHECKS.len()),
         0,
     );
     let silent = agent

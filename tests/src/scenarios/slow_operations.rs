@@ -204,11 +204,9 @@ const PROGRAM: &str = "truth";
 
 /// All are slow, by so much that both agree on it. Ten of each are made beside a compaction, some of these also beside
 /// a flush. None begins or ends when a cause does.
-const KNOWN: FixturePod = FixturePod {
-    name: PROGRAM,
-    app: PROGRAM,
-    variant: "ground-truth",
-    arguments: &[
+const KNOWN: FixturePod = FixturePod::ground_truth(
+    PROGRAM,
+    &[
         "--slow",
         "1000000",
         "rocksdb_transaction_put_cf 30 constant:2000000 rate:10 in:writer",
@@ -216,7 +214,7 @@ const KNOWN: FixturePod = FixturePod {
         "rocksdb::CompactionJob::Run 1 constant:1000000000 at:1050000000 in:rocksdb:low0",
         "rocksdb::FlushJob::Run 1 constant:500000000 at:1250000000 in:rocksdb:high0",
     ],
-};
+);
 
 /// Functions of the program that every one of its calls comes from.
 const CALLERS: [&str; 2] = ["make_call", "run_worker"];

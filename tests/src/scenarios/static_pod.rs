@@ -2,12 +2,8 @@
 
 use super::prelude::*;
 
-const FIXTURE: FixturePod = FixturePod {
-    name: "static",
-    app: "static",
-    variant: "ground-truth",
-    arguments: &["rocksdb_get_pinned_cf 3001 constant:1000"],
-};
+const FIXTURE: FixturePod =
+    FixturePod::ground_truth("static", &["rocksdb_get_pinned_cf 3001 constant:1000"]);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let path = scene.cluster.folder.join("static/e2e.json");

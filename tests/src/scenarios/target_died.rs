@@ -15,16 +15,13 @@ const STARTED: Duration = Duration::from_secs(90);
 const FRESH: Duration = Duration::from_millis(1200);
 
 /// Keeps the agent there, so that it sees the first death; and must not be disturbed by any.
-const NEIGHBOUR: FixturePod = FixturePod {
-    name: "neighbour",
-    app: "neighbour",
-    variant: "ground-truth",
-    arguments: &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"],
-};
+const NEIGHBOUR: FixturePod = FixturePod::ground_truth(
+    "neighbour",
+    &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"],
+);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let neighbour = scene.run(NEIGHBOUR).await?;
-    neighbour.begin()?;
+    let neighbour = scene.begin(NEIGHBOUR).await?;
     let operations = ["Get"];
     let probe = scene.probe_of(NEIGHBOUR.name, &NEIGHBOUR, &operations);
     scene.apply_probe(probe).await?;

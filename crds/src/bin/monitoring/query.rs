@@ -22,6 +22,16 @@ pub fn chosen(metric: &str, more: &str) -> String {
     )
 }
 
+/// The greatest value that this metric has of any of these targets.
+pub fn most(metric: &str) -> String {
+    format!("max({})", chosen(metric, ""))
+}
+
+/// The same of each pod.
+pub fn most_of_pods(metric: &str) -> String {
+    format!("max by (namespace, pod) ({})", chosen(metric, ""))
+}
+
 /// A metric of an agent or of the operator, which are no target.
 pub fn of_cluster(metric: &str) -> String {
     format!("{metric}{{cluster=~\"$cluster\"}}")

@@ -1,6 +1,6 @@
 //! What `blockIo` gives: each disk's requests, by direction and by what they took.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, calls, metrics}};
 
 /// How long the device had requests. Those of which it is not known are counted in it too.
 pub const DEVICE: Measure = Measure::new("device", Unit::Nanoseconds, Merge::Distribution);
@@ -35,22 +35,24 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("p99 ", Value::Quantile("device", 0.99), ""),
         calls::SAY_SLOW,
     ],
-    metrics: &[
-        Metric::histogram("ckb_probe_block_io_device_seconds", "device",
-            "How long the device had requests, by disk and direction; of the node, whoever asked for them. Scaled up where they were sampled."),
-        Metric::histogram("ckb_probe_block_io_queue_seconds", "queue",
-            "How long requests waited before the device had them; of the node. Scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_io_bytes_total", "bytes",
-            "Bytes read, written or discarded; of the node. Scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_io_requests_total", "device",
-            "Requests that ended, also those of which it is not known when the device got them; of the node. Scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_io_slow_total", "slow",
-            "Requests that took the probe's slowThreshold or longer, from beginning to end; of the node. Scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_io_issuer_requests_total", "device",
-            "Requests by who asked for them: own, by a thread of the target, or other; unknown where they began before anybody looked. What the kernel writes later on the target's behalf is other.").by_part(),
-        Metric::counter("ckb_probe_block_io_issuer_bytes_total", "bytes",
-            "The bytes of these requests.").by_part(),
-    ],
+    metrics: metrics! {
+        /// How long the device had requests, by disk and direction; of the node, whoever asked for them. Scaled up where they were sampled.
+        histogram("ckb_probe_block_io_device_seconds", "device"),
+        /// How long requests waited before the device had them; of the node. Scaled up where they were sampled.
+        histogram("ckb_probe_block_io_queue_seconds", "queue"),
+        /// Bytes read, written or discarded; of the node. Scaled up where they were sampled.
+        counter("ckb_probe_block_io_bytes_total", "bytes"),
+        /// Requests that ended, also those of which it is not known when the device got them; of the node. Scaled up where they were
+        /// sampled.
+        counter("ckb_probe_block_io_requests_total", "device"),
+        /// Requests that took the probe's slowThreshold or longer, from beginning to end; of the node. Scaled up where they were sampled.
+        counter("ckb_probe_block_io_slow_total", "slow"),
+        /// Requests by who asked for them: own, by a thread of the target, or other; unknown where they began before anybody looked. What
+        /// the kernel writes later on the target's behalf is other.
+        counter("ckb_probe_block_io_issuer_requests_total", "device").by_part(),
+        /// The bytes of these requests.
+        counter("ckb_probe_block_io_issuer_bytes_total", "bytes").by_part(),
+    },
     quiet: true,
     ..Descriptor::EMPTY
 };

@@ -1,6 +1,6 @@
 //! What `chain` gives: blocks by what became of them, and what they consisted of.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, calls, metrics}};
 pub use crate::descriptor::calls::{DURATION, LONGEST};
 
 /// Calls of RocksDB.
@@ -64,42 +64,42 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         calls::SAY_P99,
         Phrase::new("", Value::Total("detached"), " detached").unless_zero(),
     ],
-    metrics: &[
-        Metric::histogram("ckb_probe_block_duration_seconds", "duration",
-            "Duration of the verification of blocks, from the beginning of its transaction to the commit; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_blocks_total", "duration",
-            "Blocks, also those of which the end was not seen; scaled up where they were sampled."),
-        Metric::gauge("ckb_probe_block_height", "tip",
-            "Height of the last block that became part of the main chain."),
-        Metric::counter("ckb_probe_block_cpu_seconds_total", "cpu",
-            "CPU time that the verifying thread used for blocks; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_off_cpu_seconds_total", "offCpu",
-            "Time for which the verifying thread had no CPU within blocks; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_queued_seconds_total", "queued",
-            "The part of that for which it waited for a CPU alone; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_sync_seconds_total", "sync",
-            "Time within blocks in which RocksDB wrote files to the disk or held the write back; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_wal_write_seconds_total", "walWrite",
-            "Time within blocks in which RocksDB wrote its write-ahead log, a part of commits; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_verification_seconds_total", "verification",
-            "Time in the contextual verification of blocks, scripts included; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_verification_off_cpu_seconds_total", "verificationOffCpu",
-            "The part of that for which the verifying thread had no CPU; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_minor_faults_total", "minorFaults",
-            "Page faults within blocks that did not wait for a disk; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_transactions_total", "transactions",
-            "Transactions in blocks that became part of the main chain; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_written_bytes_total", "written",
-            "Bytes of the keys and values that blocks put into RocksDB; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_major_faults_total", "majorFaults",
-            "Page faults within blocks that waited for a disk; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_blocks_detached_total", "detached",
-            "Blocks that reorganisations took off the main chain; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_block_operations_total", "calls",
-            "Calls of RocksDB within blocks, by operation; scaled up where they were sampled.").by_part(),
-        Metric::counter("ckb_probe_block_operation_seconds_total", "storage",
-            "Time in these calls, by operation; scaled up where they were sampled.").by_part(),
-    ],
+    metrics: metrics! {
+        /// Duration of the verification of blocks, from the beginning of its transaction to the commit; scaled up where they were sampled.
+        histogram("ckb_probe_block_duration_seconds", "duration"),
+        /// Blocks, also those of which the end was not seen; scaled up where they were sampled.
+        counter("ckb_probe_blocks_total", "duration"),
+        /// Height of the last block that became part of the main chain.
+        gauge("ckb_probe_block_height", "tip"),
+        /// CPU time that the verifying thread used for blocks; scaled up where they were sampled.
+        counter("ckb_probe_block_cpu_seconds_total", "cpu"),
+        /// Time for which the verifying thread had no CPU within blocks; scaled up where they were sampled.
+        counter("ckb_probe_block_off_cpu_seconds_total", "offCpu"),
+        /// The part of that for which it waited for a CPU alone; scaled up where they were sampled.
+        counter("ckb_probe_block_queued_seconds_total", "queued"),
+        /// Time within blocks in which RocksDB wrote files to the disk or held the write back; scaled up where they were sampled.
+        counter("ckb_probe_block_sync_seconds_total", "sync"),
+        /// Time within blocks in which RocksDB wrote its write-ahead log, a part of commits; scaled up where they were sampled.
+        counter("ckb_probe_block_wal_write_seconds_total", "walWrite"),
+        /// Time in the contextual verification of blocks, scripts included; scaled up where they were sampled.
+        counter("ckb_probe_block_verification_seconds_total", "verification"),
+        /// The part of that for which the verifying thread had no CPU; scaled up where they were sampled.
+        counter("ckb_probe_block_verification_off_cpu_seconds_total", "verificationOffCpu"),
+        /// Page faults within blocks that did not wait for a disk; scaled up where they were sampled.
+        counter("ckb_probe_block_minor_faults_total", "minorFaults"),
+        /// Transactions in blocks that became part of the main chain; scaled up where they were sampled.
+        counter("ckb_probe_block_transactions_total", "transactions"),
+        /// Bytes of the keys and values that blocks put into RocksDB; scaled up where they were sampled.
+        counter("ckb_probe_block_written_bytes_total", "written"),
+        /// Page faults within blocks that waited for a disk; scaled up where they were sampled.
+        counter("ckb_probe_block_major_faults_total", "majorFaults"),
+        /// Blocks that reorganisations took off the main chain; scaled up where they were sampled.
+        counter("ckb_probe_blocks_detached_total", "detached"),
+        /// Calls of RocksDB within blocks, by operation; scaled up where they were sampled.
+        counter("ckb_probe_block_operations_total", "calls").by_part(),
+        /// Time in these calls, by operation; scaled up where they were sampled.
+        counter("ckb_probe_block_operation_seconds_total", "storage").by_part(),
+    },
     alarms: &[],
     apart: is_no_block,
     quiet: true,

@@ -1,6 +1,6 @@
 //! What `processes` gives: execs and ends by the process's name.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, metrics}};
 
 /// Successful execs.
 pub const EXECS: Measure = Measure::new("execs", Unit::Count, Merge::Sum);
@@ -36,20 +36,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Total("kills"), " killed").unless_zero(),
         Phrase::new("", Value::Total("oomKills"), " out of memory").unless_zero(),
     ],
-    metrics: &[
-        Metric::counter("ckb_probe_process_execs_total", "execs",
-            "Successful execs in the target's pod, by the name of what they execute."),
-        Metric::counter("ckb_probe_process_ends_total", "ends",
-            "Ends of processes of the target's pod."),
-        Metric::counter("ckb_probe_process_failures_total", "failures",
-            "Ends of processes by an exit code other than 0."),
-        Metric::counter("ckb_probe_process_kills_total", "kills",
-            "Ends of processes by a signal, those for lack of memory included."),
-        Metric::counter("ckb_probe_process_oom_kills_total", "oomKills",
-            "Ends of processes that the kernel killed to free memory."),
-        Metric::histogram("ckb_probe_process_lifetime_seconds", "lifetime",
-            "How long processes that ended had been there, from their fork on."),
-    ],
+    metrics: metrics! {
+        /// Successful execs in the target's pod, by the name of what they execute.
+        counter("ckb_probe_process_execs_total", "execs"),
+        /// Ends of processes of the target's pod.
+        counter("ckb_probe_process_ends_total", "ends"),
+        /// Ends of processes by an exit code other than 0.
+        counter("ckb_probe_process_failures_total", "failures"),
+        /// Ends of processes by a signal, those for lack of memory included.
+        counter("ckb_probe_process_kills_total", "kills"),
+        /// Ends of processes that the kernel killed to free memory.
+        counter("ckb_probe_process_oom_kills_total", "oomKills"),
+        /// How long processes that ended had been there, from their fork on.
+        histogram("ckb_probe_process_lifetime_seconds", "lifetime"),
+    },
     quiet: true,
     ..Descriptor::EMPTY
 };

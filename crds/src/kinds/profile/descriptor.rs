@@ -1,6 +1,6 @@
 //! What `profile` gives besides the stacks: how they divide by part of CKB.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, metrics}};
 
 /// Time on a CPU, or waited.
 pub const TIME: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Sum);
@@ -63,20 +63,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Value::Portion("complete", "samples"),
         "% of stacks complete",
     )],
-    metrics: &[
-        Metric::counter("ckb_probe_profile_seconds_total", "time",
-            "Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.").by_part(),
-        Metric::counter("ckb_probe_profile_memory_bytes_total", "memory",
-            "Memory that was touched for the first time in the windows that were profiled, by part of CKB.").by_part(),
-        Metric::counter("ckb_probe_profile_allocated_bytes_total", "allocated",
-            "Memory that was allocated in the windows that were profiled, by part of CKB.").by_part(),
-        Metric::counter("ckb_probe_profile_freed_bytes_total", "freed",
-            "Memory that was freed in the windows that were profiled, by part of CKB that freed it.").by_part(),
-        Metric::counter("ckb_probe_profile_samples_total", "samples",
-            "Stacks that were taken."),
-        Metric::counter("ckb_probe_profile_complete_samples_total", "complete",
-            "Stacks that reach to where the thread began."),
-    ],
+    metrics: metrics! {
+        /// Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.
+        counter("ckb_probe_profile_seconds_total", "time").by_part(),
+        /// Memory that was touched for the first time in the windows that were profiled, by part of CKB.
+        counter("ckb_probe_profile_memory_bytes_total", "memory").by_part(),
+        /// Memory that was allocated in the windows that were profiled, by part of CKB.
+        counter("ckb_probe_profile_allocated_bytes_total", "allocated").by_part(),
+        /// Memory that was freed in the windows that were profiled, by part of CKB that freed it.
+        counter("ckb_probe_profile_freed_bytes_total", "freed").by_part(),
+        /// Stacks that were taken.
+        counter("ckb_probe_profile_samples_total", "samples"),
+        /// Stacks that reach to where the thread began.
+        counter("ckb_probe_profile_complete_samples_total", "complete"),
+    },
     quiet: true,
     ..Descriptor::EMPTY
 };

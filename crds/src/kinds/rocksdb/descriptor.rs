@@ -1,7 +1,7 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::{Operation, row};
-use crate::{Reason, Value, descriptor::{Alarm, Borne, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Reason, Value, descriptor::{Alarm, Borne, Column, Descriptor, Measure, Merge, Phrase, Unit, calls, metrics}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Payload bytes; of operations of which they are known.
@@ -68,45 +68,45 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Total("problems"), " problems").unless_zero(),
         Phrase::new("writes held back ", Value::Recent("stalled"), "").unless_zero(),
     ],
-    metrics: &[
-        Metric::histogram("ckb_probe_operation_duration_seconds", "duration",
-            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled."),
-        Metric::histogram("ckb_probe_column_family_operation_duration_seconds", "duration",
-            "The same by column family, where byColumnFamily asks for it and the operation is on one.").by_part(),
-        Metric::counter("ckb_probe_operation_bytes_total", "bytes",
-            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_operation_calls_total", "duration",
-            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_slow_operations_total", "slow",
-            "Calls at or above the probe's slowThreshold; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_rocksdb_reads_total", "reads",
-            "How often the operation's calls read from files, since the block cache lacked what they wanted; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_rocksdb_column_family_reads_total", "reads",
-            "The same by column family, where byColumnFamily asks for it.").by_part(),
-        Metric::counter("ckb_probe_rocksdb_missed_operations_total", "missed",
-            "The operation's calls that read from files; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_rocksdb_column_family_missed_operations_total", "missed",
-            "The same by column family, where byColumnFamily asks for it.").by_part(),
-        Metric::counter("ckb_probe_rocksdb_read_bytes_total", "readBytes",
-            "What the operation's calls read from files; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_rocksdb_written_bytes_total", "writtenBytes",
-            "What the operation's calls wrote to files: the log of writes, or tables; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_rocksdb_problems_total", "problems",
-            "Flushes and compactions that failed, errors that RocksDB took down, and compactions without room, by what it says of them.")
-            .by_part().named("reason"),
-        Metric::gauge("ckb_probe_rocksdb_lasting_errors", "lasting",
-            "Whether it is the gravest error that RocksDB took down and is not over.").by_part().named("reason"),
-        Metric::counter("ckb_probe_rocksdb_write_stalls_total", "stalls",
-            "How often RocksDB found that writes are to be held back, by cause and column family.").by_part(),
-        Metric::counter("ckb_probe_rocksdb_write_stall_seconds_total", "stalled",
-            "For how long writes were held back, by cause and column family.").by_part(),
-        Metric::gauge("ckb_probe_rocksdb_waiting_memtables", "memtables",
-            "Memtables that wait to be written to files, of column families that have a backlog.").by_part(),
-        Metric::gauge("ckb_probe_rocksdb_level_zero_files", "level0Files",
-            "Files of level 0, of column families that have a backlog.").by_part(),
-        Metric::gauge("ckb_probe_rocksdb_pending_compaction_bytes", "pendingBytes",
-            "Bytes that compactions have yet to rewrite by RocksDB's own estimate, of column families that have a backlog.").by_part(),
-    ],
+    metrics: metrics! {
+        /// Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.
+        histogram("ckb_probe_operation_duration_seconds", "duration"),
+        /// The same by column family, where byColumnFamily asks for it and the operation is on one.
+        histogram("ckb_probe_column_family_operation_duration_seconds", "duration").by_part(),
+        /// Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.
+        counter("ckb_probe_operation_bytes_total", "bytes"),
+        /// The operation's calls, also those that are counted and not timed; scaled up where they were sampled.
+        counter("ckb_probe_operation_calls_total", "duration"),
+        /// Calls at or above the probe's slowThreshold; scaled up where they were sampled.
+        counter("ckb_probe_slow_operations_total", "slow"),
+        /// How often the operation's calls read from files, since the block cache lacked what they wanted; scaled up where they were
+        /// sampled.
+        counter("ckb_probe_rocksdb_reads_total", "reads"),
+        /// The same by column family, where byColumnFamily asks for it.
+        counter("ckb_probe_rocksdb_column_family_reads_total", "reads").by_part(),
+        /// The operation's calls that read from files; scaled up where they were sampled.
+        counter("ckb_probe_rocksdb_missed_operations_total", "missed"),
+        /// The same by column family, where byColumnFamily asks for it.
+        counter("ckb_probe_rocksdb_column_family_missed_operations_total", "missed").by_part(),
+        /// What the operation's calls read from files; scaled up where they were sampled.
+        counter("ckb_probe_rocksdb_read_bytes_total", "readBytes"),
+        /// What the operation's calls wrote to files: the log of writes, or tables; scaled up where they were sampled.
+        counter("ckb_probe_rocksdb_written_bytes_total", "writtenBytes"),
+        /// Flushes and compactions that failed, errors that RocksDB took down, and compactions without room, by what it says of them.
+        counter("ckb_probe_rocksdb_problems_total", "problems").by_part().named("reason"),
+        /// Whether it is the gravest error that RocksDB took down and is not over.
+        gauge("ckb_probe_rocksdb_lasting_errors", "lasting").by_part().named("reason"),
+        /// How often RocksDB found that writes are to be held back, by cause and column family.
+        counter("ckb_probe_rocksdb_write_stalls_total", "stalls").by_part(),
+        /// For how long writes were held back, by cause and column family.
+        counter("ckb_probe_rocksdb_write_stall_seconds_total", "stalled").by_part(),
+        /// Memtables that wait to be written to files, of column families that have a backlog.
+        gauge("ckb_probe_rocksdb_waiting_memtables", "memtables").by_part(),
+        /// Files of level 0, of column families that have a backlog.
+        gauge("ckb_probe_rocksdb_level_zero_files", "level0Files").by_part(),
+        /// Bytes that compactions have yet to rewrite by RocksDB's own estimate, of column families that have a backlog.
+        gauge("ckb_probe_rocksdb_pending_compaction_bytes", "pendingBytes").by_part(),
+    },
     alarms: &[
         Alarm {
             reason: Reason::BackgroundErrors,

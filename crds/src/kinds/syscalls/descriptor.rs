@@ -1,6 +1,6 @@
 //! What `syscalls` gives: each system call, by duration and by error.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, calls, metrics}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Those that failed.
@@ -55,16 +55,16 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Percent("errors", "duration"), "% failed").unless_zero(),
         calls::SAY_SLOW,
     ],
-    metrics: &[
-        Metric::histogram("ckb_probe_syscall_duration_seconds", "duration",
-            "Duration of the system calls since the agent first attached to the target; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_syscall_errors_total", "errors",
-            "System calls that failed, by the error's name; scaled up where they were sampled.").by_part(),
-        Metric::counter("ckb_probe_slow_syscalls_total", "slow",
-            "System calls at or above the probe's slowThreshold; scaled up where they were sampled."),
-        Metric::counter("ckb_probe_syscall_restarts_total", "restarts",
-            "Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled."),
-    ],
+    metrics: metrics! {
+        /// Duration of the system calls since the agent first attached to the target; scaled up where they were sampled.
+        histogram("ckb_probe_syscall_duration_seconds", "duration"),
+        /// System calls that failed, by the error's name; scaled up where they were sampled.
+        counter("ckb_probe_syscall_errors_total", "errors").by_part(),
+        /// System calls at or above the probe's slowThreshold; scaled up where they were sampled.
+        counter("ckb_probe_slow_syscalls_total", "slow"),
+        /// Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled.
+        counter("ckb_probe_syscall_restarts_total", "restarts"),
+    },
     alarms: &[],
     apart: waits,
     ..Descriptor::EMPTY

@@ -1,6 +1,6 @@
 //! What `tcp` gives: the connections of each peer, network or port.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit, metrics}};
 
 /// Connections that the process has, in whatever state.
 pub const CONNECTIONS: Measure = Measure::new("connections", Unit::Count, Merge::Level);
@@ -82,34 +82,35 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Recent("failed"), " failed").unless_zero(),
         Phrase::new("", Value::Recent("dropped"), " dropped").unless_zero(),
     ],
-    metrics: &[
-        Metric::gauge("ckb_probe_tcp_connections", "connections",
-            "Connections that the process has open to the peer, in whatever state."),
-        Metric::histogram("ckb_probe_tcp_rtt_seconds", "rtt",
-            "Smoothed round-trip time: that of each established connection at each look, which is every second at most."),
-        Metric::counter("ckb_probe_tcp_sent_bytes_total", "sent",
-            "Payload bytes sent, those that were sent again too."),
-        Metric::counter("ckb_probe_tcp_received_bytes_total", "received",
-            "Payload bytes received."),
-        Metric::counter("ckb_probe_tcp_segments_total", "segments",
-            "Segments sent, those that were sent again too."),
-        Metric::counter("ckb_probe_tcp_retransmits_total", "retransmits",
-            "Segments that were sent again."),
-        Metric::counter("ckb_probe_tcp_window_limited_seconds_total", "windowLimited",
-            "Time for which connections had something to send and the peer's receive window was full."),
-        Metric::counter("ckb_probe_tcp_buffer_limited_seconds_total", "bufferLimited",
-            "Time for which connections had something to send and their own send buffer was full."),
-        Metric::counter("ckb_probe_tcp_opened_total", "opened",
-            "Connections that were established."),
-        Metric::counter("ckb_probe_tcp_closed_total", "closed",
-            "Connections that ended."),
-        Metric::counter("ckb_probe_tcp_failed_total", "failed",
-            "Connects of the process that came to nothing."),
-        Metric::counter("ckb_probe_tcp_dropped_total", "dropped",
-            "Segments that listening sockets dropped: connects of others that there was no room for, and whatever else came that is no connect, such as a scanner's."),
-        Metric::histogram("ckb_probe_tcp_lifetime_seconds", "lifetime",
-            "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only."),
-    ],
+    metrics: metrics! {
+        /// Connections that the process has open to the peer, in whatever state.
+        gauge("ckb_probe_tcp_connections", "connections"),
+        /// Smoothed round-trip time: that of each established connection at each look, which is every second at most.
+        histogram("ckb_probe_tcp_rtt_seconds", "rtt"),
+        /// Payload bytes sent, those that were sent again too.
+        counter("ckb_probe_tcp_sent_bytes_total", "sent"),
+        /// Payload bytes received.
+        counter("ckb_probe_tcp_received_bytes_total", "received"),
+        /// Segments sent, those that were sent again too.
+        counter("ckb_probe_tcp_segments_total", "segments"),
+        /// Segments that were sent again.
+        counter("ckb_probe_tcp_retransmits_total", "retransmits"),
+        /// Time for which connections had something to send and the peer's receive window was full.
+        counter("ckb_probe_tcp_window_limited_seconds_total", "windowLimited"),
+        /// Time for which connections had something to send and their own send buffer was full.
+        counter("ckb_probe_tcp_buffer_limited_seconds_total", "bufferLimited"),
+        /// Connections that were established.
+        counter("ckb_probe_tcp_opened_total", "opened"),
+        /// Connections that ended.
+        counter("ckb_probe_tcp_closed_total", "closed"),
+        /// Connects of the process that came to nothing.
+        counter("ckb_probe_tcp_failed_total", "failed"),
+        /// Segments that listening sockets dropped: connects of others that there was no room for, and whatever else came that is no
+        /// connect, such as a scanner's.
+        counter("ckb_probe_tcp_dropped_total", "dropped"),
+        /// How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only.
+        histogram("ckb_probe_tcp_lifetime_seconds", "lifetime"),
+    },
     quiet: true,
     ..Descriptor::EMPTY
 };

@@ -1,25 +1,7 @@
 //! A month of loads that are healthy, in each of which something is planted at some time.
 
 use super::*;
-
-/// A sequence that looks random and is the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    /// Of a standard normal distribution.
-    fn normal(&mut self) -> f64 {
-        let (a, b) = (self.next().max(1e-12), self.next());
-        (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
-    }
-}
+use crate::random::Random;
 
 /// Report intervals of 30 s.
 const DAY: usize = 2880;
@@ -43,10 +25,10 @@ fn daily(random: &mut Random, state: &mut f64, at: usize) -> f64 {
 /// What each block does, which come when they come: some four in an interval.
 fn blocks(random: &mut Random, _: &mut f64, _: usize) -> f64 {
     let mut done = 200.0;
-    let mut time = -random.next().max(1e-12).ln() * 8.0;
+    let mut time = -random.uniform().max(1e-12).ln() * 8.0;
     while time < 30.0 {
         done += 1500.0 * (0.4 * random.normal()).exp();
-        time -= random.next().max(1e-12).ln() * 8.0;
+        time -= random.uniform().max(1e-12).ln() * 8.0;
     }
     done
 }
@@ -55,8 +37,8 @@ fn blocks(random: &mut Random, _: &mut f64, _: usize) -> f64 {
 fn storms(random: &mut Random, state: &mut f64, at: usize) -> f64 {
     // The integer part of the state is how long the storm lasts.
     let mut left = state.trunc();
-    if left <= 0.0 && random.next() < 1.0 / 120.0 {
-        left = 3.0 + (random.next() * 4.0).floor();
+    if left <= 0.0 && random.uniform() < 1.0 / 120.0 {
+        left = 3.0 + (random.uniform() * 4.0).floor();
     }
     *state = (left - 1.0).max(0.0);
     let mut none = 0.0;
@@ -71,8 +53,8 @@ fn storms(random: &mut Random, state: &mut f64, at: usize) -> f64 {
 /// Now and then one that is many times as much.
 fn spikes(random: &mut Random, state: &mut f64, at: usize) -> f64 {
     let calm = even(random, state, at);
-    if random.next() < 0.005 {
-        calm * (1.0 + 10.0 * random.next())
+    if random.uniform() < 0.005 {
+        calm * (1.0 + 10.0 * random.uniform())
     } else {
         calm
     }

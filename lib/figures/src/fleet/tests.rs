@@ -1,26 +1,16 @@
 use super::*;
-use crate::{Distribution, Figures, Histogram, Name, Variance, histogram::bucket};
-
-/// A sequence that looks random, of about a normal distribution.
-struct Random(u64);
+use crate::{Distribution, Figures, Histogram, Name, Variance, histogram::bucket, random::Random};
 
 impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
-    fn normal(&mut self) -> f64 {
+    /// Of about a normal distribution, which ends.
+    fn about_normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }
 
     /// Targets whose logarithms differ by so much.
     fn fleet(&mut self, targets: usize, spread: f64) -> Vec<TargetFigure> {
         let one = |_| TargetFigure {
-            value: 1000.0 * (self.normal() * spread).exp(),
+            value: 1000.0 * (self.about_normal() * spread).exp(),
             error: 0.02,
         };
         (0..targets).map(one).collect()

@@ -67,21 +67,21 @@ fn a_process_works_while_little_more_passes_on_the_wall_than_of_its_own_time() {
     assert_eq!((passed.own, passed.wall), (0.3125, 0.375));
 }
 
+fn lasted(slice: Passed, before: Passed, probing: f64) -> Lasted {
+    Lasted {
+        slice,
+        before,
+        probing,
+    }
+}
+
 #[test]
 fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
     let factor = |slice: Passed, before: &dyn Fn(u32) -> Passed| {
         let mut balance = Balance::default();
         let factors = (0..200).map(|number| {
-            let before = before(number);
-            let probing = 0.0;
-            balance.observe(
-                &SHORT,
-                &Lasted {
-                    slice,
-                    before,
-                    probing,
-                },
-            )
+            let lasted = lasted(slice, before(number), 0.0);
+            balance.observe(&SHORT, &lasted)
         });
         factors.last().unwrap()
     };
@@ -112,15 +112,8 @@ fn what_probes_may_take_more_than_is_believed_is_in_doubt_where_nothing_shows_it
     let after = |slices: u32, slice: Passed, before: Passed| {
         let mut balance = Balance::default();
         for _ in 0..slices {
-            let probing = 0.2 * slice.own;
-            balance.observe(
-                &SHORT,
-                &Lasted {
-                    slice,
-                    before,
-                    probing,
-                },
-            );
+            let lasted = lasted(slice, before, 0.2 * slice.own);
+            balance.observe(&SHORT, &lasted);
         }
         balance.doubt()
     };

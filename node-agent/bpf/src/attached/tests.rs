@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, LookedAt, Payload, Plan, Probes, Role,
-    Site, SlotReading, Slots, Tier, calibrate, own, tests::let_go,
+    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, LookedAt, MapsReading, Payload, Plan,
+    Probes, Role, Site, SlotReading, Slots, Tier, calibrate, own, tests::let_go,
 };
 
 // Two functions that call what they are told to. The kernel emulates their first instruction.
@@ -147,6 +147,20 @@ fn counted(reading: &SlotReading) -> [u64; 4] {
     [timed + reading.untimed, timed, reading.untimed, reading.cut]
 }
 
+/// Ends the slice; one more call comes while its links have not gone.
+fn close(probes: &mut Probes) {
+    let links = probes.close_slice().unwrap();
+    call(THROUGH, nothing);
+    let_go(links);
+}
+
+/// What is read while these calls have not ended, and once they have.
+fn cut_and_later(probes: &mut Probes, calls: Vec<JoinHandle<()>>) -> [MapsReading; 2] {
+    let cut = probes.read().unwrap();
+    release(calls);
+    [cut, probes.read().unwrap()]
+}
+
 fn begin(function: Function, inner: extern "C" fn()) -> JoinHandle<()> {
     let begun = thread::spawn(move || call(function, inner));
     // It has long begun then.
@@ -169,14 +183,9 @@ fn a_call_counts_in_the_slice_in_which_it_begins() {
             others.push(begin(THROUGH, long));
             others.push(begin(THROUGH, long));
             before.join().unwrap();
-            let links = probes.close_slice().unwrap();
-            call(THROUGH, nothing);
-            let_go(links);
+            close(probes);
         }
-        let cut = probes.read().unwrap();
-        release(others);
-        let later = probes.read().unwrap();
-        for reading in [cut, later] {
+        for reading in cut_and_later(probes, others) {
             let slots: Vec<_> = reading.slots.iter().map(counted).collect();
             assert_eq!(slots, [[6, 0, 6, 6], [15, 15, 0, 0]], "by {tier:?}");
         }
@@ -193,7 +202,7 @@ fn a_call_that_is_in_flight_while_another_operation_goes_is_timed_or_counted() {
         let at_once = probes.read().unwrap();
         release(both);
         let later = probes.read().unwrap();
-        let slots = |reading: super::super::MapsReading| {
+        let slots = |reading: MapsReading| {
             let slots = reading.slots.iter().map(counted);
             slots.collect::<Vec<_>>()
         };
@@ -272,14 +281,9 @@ fn what_is_to_end_as_a_function_returns_is_cut_where_that_was_not_seen_in_the_sl
             others.push(begin(THROUGH, begins_and_lasts));
             GOES_ON.store(true, Ordering::Relaxed);
             before.join().unwrap();
-            let links = probes.close_slice().unwrap();
-            call(THROUGH, nothing);
-            let_go(links);
+            close(probes);
         }
-        let cut = probes.read().unwrap();
-        release(others);
-        let later = probes.read().unwrap();
-        for reading in [cut, later] {
+        for reading in cut_and_later(probes, others) {
             let slot = &reading.slots[0];
             assert_eq!(counted(slot), [21, 15, 6, 6], "by {tier:?}");
             assert_eq!(slot.unbegun, 0, "by {tier:?}");

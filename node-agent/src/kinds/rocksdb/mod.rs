@@ -76,8 +76,6 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
         .map(|operation| {
             let cause = cause(*operation);
             Counted {
-                row: operation.as_str().to_string(),
-                functions: functions(*operation).to_vec(),
                 // Background work is meant to take long.
                 slow_threshold_ns: match cause {
                     None => kind.slow_threshold.as_nanos(),
@@ -87,16 +85,15 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                     && functions(*operation)
                         .iter()
                         .any(|function| function.family != FamilyArgument::None),
-                by: None,
-                span: None,
-                payload: None,
                 // Background work is rare: what its probes cost does not matter.
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
                 cause,
-                arguments: Vec::new(),
                 stacks: kind.stacks && cause.is_none(),
                 files: files(*operation, kind.file_io),
-                found_by: None,
+                ..Counted::plain(
+                    operation.as_str().to_string(),
+                    functions(*operation).to_vec(),
+                )
             }
         })
         .collect()

@@ -89,6 +89,21 @@ pub struct Span {
     pub slow_threshold_ns: u64,
 }
 
+#[cfg(test)]
+impl Span {
+    /// What begins at one and ends at any of the others.
+    pub fn between(from: &str, to: &[&str], key: Option<u8>, slow_threshold_ns: u64) -> Self {
+        Self {
+            from: from.to_string(),
+            to: to.iter().map(ToString::to_string).collect(),
+            to_return: Vec::new(),
+            key,
+            parent: None,
+            slow_threshold_ns,
+        }
+    }
+}
+
 /// An argument of a USDT probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbered {
@@ -268,7 +283,37 @@ pub struct Cause {
     pub name: &'static str,
 }
 
+impl Function {
+    /// One of which neither a payload nor a column family is known.
+    pub fn plain(symbol: SymbolName) -> Self {
+        Self {
+            symbol,
+            payload: Payload::Unknown,
+            family: FamilyArgument::None,
+        }
+    }
+}
+
 impl Counted {
+    /// Of which nothing but calls is told: none is slow, none is held against others, and nothing is told apart.
+    pub fn plain(row: String, functions: Vec<Function>) -> Self {
+        Self {
+            row,
+            functions,
+            slow_threshold_ns: u64::MAX,
+            cause: None,
+            by_family: false,
+            by: None,
+            span: None,
+            payload: None,
+            include_single_stepped: false,
+            arguments: Vec::new(),
+            stacks: false,
+            files: FileNames::default(),
+            found_by: None,
+        }
+    }
+
     /// What is told of its calls.
     pub fn told(&self) -> Told {
         Told {

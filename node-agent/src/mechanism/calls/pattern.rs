@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ckb_probe_crds::Reason;
 
 use super::{
-    Counted, FileNames, Matching,
+    Counted, Matching,
     search::{Found, FoundSite, lack, stepped_sentence},
 };
 use crate::{
@@ -134,19 +134,13 @@ fn matching_functions(
 fn counted(row: String, matching: &Matching) -> Counted {
     let pattern = &matching.pattern;
     Counted {
-        row,
-        functions: Vec::new(),
         slow_threshold_ns: matching.slow_threshold_ns,
-        cause: None,
-        by_family: false,
-        by: None,
         span: matching.span.clone(),
-        payload: None,
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
         stacks: matching.stacks,
-        files: FileNames::default(),
         found_by: Some((pattern.glob.clone(), pattern.library.clone())),
+        ..Counted::plain(row, Vec::new())
     }
 }
 

@@ -104,17 +104,11 @@ pub fn search(
     } else {
         find_symbols(process, &names, &caches.symbols)?
     };
-    let mut searched = Searched {
-        answers: Vec::new(),
-        slots: Vec::new(),
-        sites: Vec::new(),
-        beside: BTreeMap::new(),
-        go: false,
-        never_timed: BTreeSet::new(),
-        tells_files: kernel::tells_file_io(),
-        families: super::families(memory::possible_cpus()),
-        bounds: Bounds::now(),
-    };
+    let mut searched = Searched::nothing(
+        kernel::tells_file_io(),
+        super::families(memory::possible_cpus()),
+        Bounds::now(),
+    );
     let found = asks.iter().map(|ask| {
         let found = match &ask.sought {
             Sought::Listed(counted) => {
@@ -233,6 +227,21 @@ fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
 }
 
 impl Searched {
+    /// Before anything is found.
+    fn nothing(tells_files: bool, families: u32, bounds: Bounds) -> Self {
+        Self {
+            answers: Vec::new(),
+            slots: Vec::new(),
+            sites: Vec::new(),
+            beside: BTreeMap::new(),
+            go: false,
+            never_timed: BTreeSet::new(),
+            tells_files,
+            families,
+            bounds,
+        }
+    }
+
     /// Answers all questions by what was found for them. Whether returns must not be touched is known of all of the process only then.
     fn take_all(
         &mut self,

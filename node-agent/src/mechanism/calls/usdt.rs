@@ -9,7 +9,7 @@ use ckb_probe_crds::Reason;
 use ckb_probe_symbols::elf::{SiteError, UsdtSite};
 
 use super::{
-    Counted, FileNames, Kept, Numbered, Span, UsdtPattern,
+    Counted, Kept, Numbered, Span, UsdtPattern,
     operand::operand,
     search::{Found, FoundSite, lack},
 };
@@ -196,19 +196,10 @@ fn spanning(files: &[UsdtFile], pattern: &UsdtPattern, span: &Span) -> Result<Fo
 
 fn counted(row: String, pattern: &UsdtPattern) -> Counted {
     Counted {
-        row,
-        functions: Vec::new(),
-        slow_threshold_ns: u64::MAX,
-        cause: None,
-        by_family: false,
         by: pattern.by,
-        span: None,
         payload: pattern.payload,
-        include_single_stepped: false,
-        arguments: Vec::new(),
-        stacks: false,
-        files: FileNames::default(),
         found_by: Some((pattern.provider.clone(), None)),
+        ..Counted::plain(row, Vec::new())
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     Operation, SpansConfig, role,
 };
 use crate::kernel::{
-    CalibratedTier, FamilyArgument, Payload, Site, Tier,
+    CalibratedTier, FamilyArgument, Site, Tier,
     spans::{OPERATIONS, SpanHits},
 };
 
@@ -108,28 +108,13 @@ impl SpansConfig {
 
     /// The functions, as the mechanism `calls` looks for them.
     fn asked(&self) -> calls::CallsConfig {
-        let counted = self.operations.iter().map(|operation| calls::Counted {
-            row: operation.name.to_string(),
-            functions: operation
-                .functions
-                .iter()
-                .map(|symbol| calls::Function {
-                    symbol: *symbol,
-                    payload: Payload::Unknown,
-                    family: FamilyArgument::None,
-                })
-                .collect(),
-            slow_threshold_ns: u64::MAX,
-            cause: None,
-            by_family: false,
-            by: None,
-            span: None,
-            payload: None,
-            include_single_stepped: operation.include_single_stepped,
-            arguments: Vec::new(),
-            stacks: false,
-            files: calls::FileNames::default(),
-            found_by: None,
+        let counted = self.operations.iter().map(|operation| {
+            let functions = operation.functions.iter().copied();
+            let functions = functions.map(calls::Function::plain).collect();
+            calls::Counted {
+                include_single_stepped: operation.include_single_stepped,
+                ..calls::Counted::plain(operation.name.to_string(), functions)
+            }
         });
         calls::CallsConfig {
             measures: calls::Measures::Counted(Name::Borrowed("calls")),

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{
     super::{
-        BeginContext, Event, GroupIds, Lost, Mechanism, Reading, Refusal, RowId, RowReading,
+        BeginContext, Event, Lost, Mechanism, Reading, Refusal, RowId, RowReading,
         calls::origins::{Origins, PendingStacks},
         shared::{Gated, OneGroup, Switch},
         stacks::Callers,
@@ -224,10 +224,7 @@ impl Mechanism for SpanThreads {
         let rows = rows.flat_map(|(end, read)| self.rows(end, read)).collect();
         Ok(Reading {
             groups: BTreeMap::from([(self.spans.group(), rows)]),
-            lost: vec![Lost {
-                groups: GroupIds::from([self.spans.group()]),
-                counts: self.lost(untold)?,
-            }],
+            lost: vec![Lost::of(self.spans.group(), self.lost(untold)?)],
             ..Reading::default()
         })
     }

@@ -137,7 +137,7 @@ pub struct Sample {
 }
 
 /// What was found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     /// In order of thread and calls.
     pub samples: Vec<Sample>,

@@ -123,13 +123,7 @@ mod tests {
             took: Duration::from_secs(7),
             taken: 11,
             complete: 7,
-            guessed: 0,
-            lost: 0,
-            left_out: 0,
-            by_any_timer: false,
-            on_cpu: None,
-            touched: None,
-            allocated: None,
+            ..Profile::default()
         };
         let folded = profile.clone().with_idle_folded();
         let shown: Vec<(String, u64)> = folded

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    aggregate::tests::{answer, found, scene},
-    testing::{firing, measuring, node_probe, reports, row},
+    aggregate::tests::{answer, found, scene_of},
+    testing::{firing, measuring, row},
 };
 
 /// A row of health with one part, of which so much was counted in the last interval and stands now.
@@ -54,15 +54,14 @@ fn status(rows: Vec<RowReport>, state: InstanceState, told: &[(&str, &str)]) -> 
             ..EventReport::default()
         })
         .collect();
-    let scene = scene(json!({}), |probe, pod| {
+    let scene = scene_of(json!({}), |probe, pod| {
         let mut measured = measuring("storage", rows.clone());
         measured.events.clone_from(&events);
         measured.state = state;
-        let report = InstanceReport {
+        InstanceReport {
             probes: vec![measured],
             ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+        }
     });
     scene.status()
 }

@@ -2,7 +2,7 @@ use ckb_probe_crds::{CkbProbeStatus, InstanceReport};
 use serde_json::{Value, json};
 
 use crate::{
-    aggregate::tests::{Scene, answer, assert_says, found, scene},
+    aggregate::tests::{Scene, answer, assert_says, found, scene, scene_of},
     testing::{firing, node_probe, reports},
 };
 
@@ -13,12 +13,11 @@ const UNDER: (&str, &str) = ("True", "UnderBudget");
 
 /// One target that pays so many thousandths of a percent.
 fn paying(overhead: Value, millipercent: u64) -> Scene {
-    scene(json!({ "overhead": overhead }), |probe, pod| {
-        let report = InstanceReport {
+    scene_of(json!({ "overhead": overhead }), |probe, pod| {
+        InstanceReport {
             overhead_millipercent: Some(millipercent),
             ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+        }
     })
 }
 
@@ -81,13 +80,10 @@ fn a_breach_lasts_until_the_estimate_is_back_at_the_ceiling() {
 
 #[test]
 fn the_agent_knows_better_when_sampling_does_not_suffice() {
-    let scene = scene(json!({}), |probe, pod| {
-        let report = InstanceReport {
-            reason: Some(Reason::OverBudget),
-            message: "rare operations alone cost more than maxPercent".into(),
-            ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+    let scene = scene_of(json!({}), |probe, pod| InstanceReport {
+        reason: Some(Reason::OverBudget),
+        message: "rare operations alone cost more than maxPercent".into(),
+        ..firing(probe, pod)
     });
     let status = scene.status();
     assert_eq!(verdict(&status), OVER);
@@ -97,13 +93,13 @@ fn the_agent_knows_better_when_sampling_does_not_suffice() {
 #[test]
 fn a_budget_that_is_kept_by_sampling_says_so_without_figures_that_change() {
     let sampled = |recorded, millipercent| {
-        scene(json!({}), |probe, pod| {
+        scene_of(json!({}), |probe, pod| {
             let mut report = InstanceReport {
                 overhead_millipercent: Some(millipercent),
                 ..firing(probe, pod)
             };
             report.probes[0].rows[0].window.recorded_milliseconds = recorded;
-            vec![reports(node_probe("n", 1, vec![report]))]
+            report
         })
         .status()
     };

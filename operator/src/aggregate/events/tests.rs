@@ -4,7 +4,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::json;
 
 use crate::{
-    aggregate::tests::{Scene, scene},
+    aggregate::tests::{Scene, scene, scene_of},
     desired::tests::shuffled,
     testing::{at, firing, node_probe, reports, runs},
     world::{CkbProbeEntry, TargetPod},
@@ -91,7 +91,7 @@ fn an_event_says_where_it_was_and_what_happened() {
 #[test]
 fn events_of_what_is_not_attached_now_are_of_the_past() {
     for whole in [true, false] {
-        let scene = scene(json!({}), |probe, pod| {
+        let scene = scene_of(json!({}), |probe, pod| {
             let mut report = with(probe, pod, vec![event(1)]);
             let state = match whole {
                 true => &mut report.state,
@@ -99,7 +99,7 @@ fn events_of_what_is_not_attached_now_are_of_the_past() {
             };
             *state = InstanceState::Waiting;
             report.reason = Some(Reason::ExecutableNotFound);
-            vec![reports(node_probe("n", 1, vec![report]))]
+            report
         });
         assert_eq!(scene.status().probes[0].events, []);
     }
@@ -127,12 +127,12 @@ fn of_who_is_not_measured_any_more_only_what_is_notable_is_listed() {
         details: [(NOTABLE.to_string(), "true".to_string())].into(),
         ..event(5)
     };
-    let scene = scene(json!({}), |probe, pod| {
+    let scene = scene_of(json!({}), |probe, pod| {
         let mut report = with(probe, pod, vec![event(80), notable]);
         report.state = InstanceState::Waiting;
         report.reason = Some(Reason::ExecutableNotFound);
         report.probes[0].state = InstanceState::Waiting;
-        vec![reports(node_probe("n", 1, vec![report]))]
+        report
     });
     let events = &scene.status().probes[0].events;
     let listed: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();

@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     aggregate::{
         aggregate,
-        tests::{Scene, answer, figure, row_of, scene},
+        tests::{Scene, answer, figure, row_of, scene, scene_of},
     },
     testing::{at, firing, measuring, node_probe, reports, row, runs, untimed},
 };
@@ -294,12 +294,9 @@ fn probes_named(names: &[&str], reported: Vec<ProbeReport>) -> Scene {
         .iter()
         .map(|name| json!({ "name": name, "rocksdb": rocksdb }))
         .collect();
-    scene(json!({ "probes": probes }), |probe, pod| {
-        let report = InstanceReport {
-            probes: reported,
-            ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+    scene_of(json!({ "probes": probes }), |probe, pod| InstanceReport {
+        probes: reported,
+        ..firing(probe, pod)
     })
 }
 

@@ -6,7 +6,7 @@ use ckb_probe_crds::condition;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::SignedDuration};
 use serde_json::json;
 
-use super::{answer, figure, found, is, row_of, scene};
+use super::{answer, figure, found, is, row_of, scene, scene_of};
 use crate::{
     aggregate::next_change,
     testing::{agent, at, firing, has_agent, node_probe, reports},
@@ -149,13 +149,13 @@ fn an_agent_that_never_reported_is_starting_and_then_silent() {
 #[test]
 fn only_reports_on_this_very_probe_and_pod_count() {
     for stranger in ["probe", "pod"] {
-        let scene = scene(json!({}), |probe, pod| {
+        let scene = scene_of(json!({}), |probe, pod| {
             let mut report = firing(probe, pod);
             match stranger {
                 "probe" => report.probe.uid = "older".into(),
                 _ => report.pod.uid = "older".into(),
             }
-            vec![reports(node_probe("n", 1, vec![report]))]
+            report
         });
         let status = scene.status();
         assert_eq!(status.targets.summary, "0/1");

@@ -3,7 +3,7 @@
 use ckb_probe_crds::{InstanceReport, InstanceState, Reason, condition};
 use serde_json::json;
 
-use super::{answers, assert_says, figure, found, is, row_of, scene};
+use super::{answers, assert_says, figure, found, is, row_of, scene, scene_of};
 use crate::{
     aggregate::{Past, aggregate},
     testing::{at, container, firing, has, node, node_probe, pod, probe, reports, runs, world},
@@ -73,17 +73,14 @@ fn containers_of_a_pod_are_looked_up_by_the_spec() {
 
 #[test]
 fn pods_none_of_which_runs_the_executable_are_named_with_it() {
-    let scene = scene(json!({}), |probe, pod| {
-        let report = InstanceReport {
-            container: None,
-            state: InstanceState::Waiting,
-            reason: Some(Reason::ExecutableNotFound),
-            message: "no process in container ckb runs an executable named ckb".into(),
-            firing: false,
-            probes: vec![],
-            ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+    let scene = scene_of(json!({}), |probe, pod| InstanceReport {
+        container: None,
+        state: InstanceState::Waiting,
+        reason: Some(Reason::ExecutableNotFound),
+        message: "no process in container ckb runs an executable named ckb".into(),
+        firing: false,
+        probes: vec![],
+        ..firing(probe, pod)
     });
     let status = scene.status();
     is(&status, condition::DEGRADED, "True", "ExecutableNotFound");
@@ -95,14 +92,11 @@ fn pods_none_of_which_runs_the_executable_are_named_with_it() {
 
 #[test]
 fn a_process_that_is_between_two_lives_is_waited_for() {
-    let scene = scene(json!({}), |probe, pod| {
-        let report = InstanceReport {
-            state: InstanceState::Waiting,
-            reason: Some(Reason::ExecutableNotFound),
-            firing: false,
-            ..firing(probe, pod)
-        };
-        vec![reports(node_probe("n", 1, vec![report]))]
+    let scene = scene_of(json!({}), |probe, pod| InstanceReport {
+        state: InstanceState::Waiting,
+        reason: Some(Reason::ExecutableNotFound),
+        firing: false,
+        ..firing(probe, pod)
     });
     let status = scene.status();
     is(&status, condition::DEGRADED, "False", "Done");

@@ -1,5 +1,7 @@
 //! Worlds made up at random, by the news of them.
 
+use proptest::sample::Index;
+
 use super::*;
 
 /// Probes and pods of two namespaces on three nodes, in any state.
@@ -103,6 +105,16 @@ pub fn shuffled<T: Clone>(items: &[T], picks: &[Index]) -> Vec<T> {
     }
     all.extend(left);
     all
+}
+
+/// The same changes, each of an object of its own, in two orders.
+pub fn in_two_orders() -> impl Strategy<Value = [Vec<Change>; 2]> {
+    let picks = prop::collection::vec(any::<Index>(), 24);
+    (changes(), picks).prop_map(|(changes, picks)| {
+        let changes = distinct(changes);
+        let again = shuffled(&changes, &picks);
+        [changes, again]
+    })
 }
 
 /// What is asked by those who ask for a lot: twice as much as the limits that are drawn for it.

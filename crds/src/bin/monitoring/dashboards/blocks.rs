@@ -1,7 +1,7 @@
 //! What do blocks cost?
 
 use super::{Dashboard, Unit, Variables, figure, how_uncertain, lines};
-use crate::query::{chosen, quantile, rate};
+use crate::query::{chosen, most, quantile, rate};
 
 /// What a block takes of something, on average.
 fn per_block(metric: &str) -> String {
@@ -37,10 +37,7 @@ pub fn dashboard() -> Dashboard {
                 "Height of the last block that became part of the main chain, of the node that is highest and of the one that is lowest.",
                 Unit::Number,
                 vec![
-                    (
-                        format!("max({})", chosen("ckb_probe_block_height", "")),
-                        "highest",
-                    ),
+                    (most("ckb_probe_block_height"), "highest"),
                     (
                         format!("min({})", chosen("ckb_probe_block_height", "")),
                         "lowest",

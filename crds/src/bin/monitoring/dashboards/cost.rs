@@ -1,7 +1,7 @@
 //! What does measuring cost, and what is it worth?
 
 use super::{Dashboard, Unit, Variables, how_uncertain, lines};
-use crate::query::{chosen, of_cluster, rate};
+use crate::query::{chosen, most_of_pods, of_cluster, rate};
 
 pub fn dashboard() -> Dashboard {
     Dashboard {
@@ -15,13 +15,7 @@ pub fn dashboard() -> Dashboard {
                 "The estimated share of the target's own CPU time, for all CkbProbes on it. An idle one may be above its percentage: it is \
                  granted a floor.",
                 Unit::Ratio,
-                vec![(
-                    format!(
-                        "max by (namespace, pod) ({})",
-                        chosen("ckb_probe_overhead_ratio", "")
-                    ),
-                    "{{pod}}",
-                )],
+                vec![(most_of_pods("ckb_probe_overhead_ratio"), "{{pod}}")],
             ),
             lines(
                 "In how much of the time is anything recorded?",
@@ -94,13 +88,7 @@ pub fn dashboard() -> Dashboard {
                 "For how long was nothing measured?",
                 "Seconds without a probe since the agent began: while the process was away, or could not be attached to.",
                 Unit::Seconds,
-                vec![(
-                    format!(
-                        "max by (namespace, pod) ({})",
-                        chosen("ckb_probe_gap_seconds_total", "")
-                    ),
-                    "{{pod}}",
-                )],
+                vec![(most_of_pods("ckb_probe_gap_seconds_total"), "{{pod}}")],
             ),
             lines(
                 "Which targets are measured in part?",
@@ -108,17 +96,11 @@ pub fn dashboard() -> Dashboard {
                 Unit::Number,
                 vec![
                     (
-                        format!(
-                            "max by (namespace, pod) ({})",
-                            chosen("ckb_probe_entry_only", "")
-                        ),
+                        most_of_pods("ckb_probe_entry_only"),
                         "{{pod}} counted and not timed",
                     ),
                     (
-                        format!(
-                            "max by (namespace, pod) ({})",
-                            chosen("ckb_probe_rows_left_out", "")
-                        ),
+                        most_of_pods("ckb_probe_rows_left_out"),
                         "{{pod}} rows left out",
                     ),
                 ],

@@ -1,7 +1,7 @@
 //! One node, by every kind that is asked of it.
 
 use super::{Dashboard, Unit, Variables, figure, how_uncertain, lines};
-use crate::query::{chosen, quantile, rate};
+use crate::query::{chosen, most, quantile, rate};
 
 /// The 99th percentile by one label, the ten largest.
 fn slowest(histogram: &str, label: &str) -> String {
@@ -44,24 +44,15 @@ pub fn dashboard() -> Dashboard {
                 "1 while probes are in place, and while each of them counts something.",
                 Unit::Number,
                 vec![
-                    (
-                        format!("max({})", chosen("ckb_probe_target_attached", "")),
-                        "attached",
-                    ),
-                    (
-                        format!("max({})", chosen("ckb_probe_target_firing", "")),
-                        "firing",
-                    ),
+                    (most("ckb_probe_target_attached"), "attached"),
+                    (most("ckb_probe_target_firing"), "firing"),
                 ],
             ),
             figure(
                 "What does measuring cost it?",
                 "The estimated share of the CPU time that it uses itself.",
                 Unit::Ratio,
-                vec![(
-                    format!("max({})", chosen("ckb_probe_overhead_ratio", "")),
-                    "overhead",
-                )],
+                vec![(most("ckb_probe_overhead_ratio"), "overhead")],
             ),
             figure(
                 "Has its process come back?",
@@ -79,10 +70,7 @@ pub fn dashboard() -> Dashboard {
                 "Was anything killed for lack of memory?",
                 "Processes of the pod that the kernel killed to free memory, since the agent began.",
                 Unit::Number,
-                vec![(
-                    format!("max({})", chosen("ckb_probe_process_oom_kills_total", "")),
-                    "killed",
-                )],
+                vec![(most("ckb_probe_process_oom_kills_total"), "killed")],
             ),
             lines(
                 "Which operations of RocksDB are slow?",

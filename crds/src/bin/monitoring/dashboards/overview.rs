@@ -1,7 +1,7 @@
 //! Are the nodes well, and is it known?
 
 use super::{Dashboard, Unit, Variables, figure, how_uncertain, lines};
-use crate::query::{chosen, of_cluster, quantile, rate};
+use crate::query::{chosen, most_of_pods, of_cluster, quantile, rate};
 
 pub fn dashboard() -> Dashboard {
     let attached = chosen("ckb_probe_target_attached", "");
@@ -99,13 +99,7 @@ pub fn dashboard() -> Dashboard {
                 "What does measuring cost?",
                 "The estimated share of the target's own CPU time, for all CkbProbes on it.",
                 Unit::Ratio,
-                vec![(
-                    format!(
-                        "max by (namespace, pod) ({})",
-                        chosen("ckb_probe_overhead_ratio", "")
-                    ),
-                    "{{pod}}",
-                )],
+                vec![(most_of_pods("ckb_probe_overhead_ratio"), "{{pod}}")],
             ),
             how_uncertain(""),
         ],

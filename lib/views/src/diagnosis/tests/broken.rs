@@ -4,7 +4,9 @@ use ckb_probe_crds::Reason;
 
 use super::{
     super::{Diagnosis, Mark, Place, cluster::Answer, reasons},
-    objects::{agent, deployment, first, healthy, lease, node, node_probe, probe, right},
+    objects::{
+        agent, broken_first, deployment, first, healthy, lease, node, node_probe, probe, right,
+    },
 };
 
 /// All reasons, by their words: the page has a paragraph for each, which the linter holds.
@@ -38,6 +40,13 @@ fn diagnosed(changes: &[(&str, String)]) -> Diagnosis {
     let mut found = healthy();
     found.probes = Answer::Known(vec![probe(&changes)]);
     found.diagnose()
+}
+
+/// What it warns of.
+fn warnings(found: &Diagnosis) -> Vec<&str> {
+    let warnings = found.findings.iter();
+    let warnings = warnings.filter(|one| one.mark == Mark::Warning);
+    warnings.map(|one| one.text.as_str()).collect()
 }
 
 #[test]
@@ -86,8 +95,7 @@ fn an_api_server_that_does_not_answer_is_all_that_is_told() {
 fn resources_that_are_missing_are_named() {
     let mut found = healthy();
     found.resources = Answer::Known(vec!["ckbprobes".to_owned(), "ckbprofiles".to_owned()]);
-    let found = found.diagnose();
-    let first = first(&found, Place::Crd);
+    let first = broken_first(found, Place::Crd);
     assert!(
         first
             .text
@@ -102,9 +110,8 @@ fn resources_that_are_missing_are_named() {
 fn an_operator_that_is_not_there_or_is_not_to_be_or_cannot_start_is_told_apart() {
     let mut none = healthy();
     none.operators = Answer::Known(Vec::new());
-    let none = none.diagnose();
     assert!(
-        first(&none, Place::Operator)
+        broken_first(none, Place::Operator)
             .text
             .starts_with("no operator is installed")
     );
@@ -137,9 +144,8 @@ fn an_operator_that_is_not_there_or_is_not_to_be_or_cannot_start_is_told_apart()
         ("status/containerStatuses/0/lastState", "{}"),
     ]);
     stuck.operator_pods = Answer::Known(vec![pod]);
-    let stuck = stuck.diagnose();
     assert_eq!(
-        first(&stuck, Place::Operator).text,
+        broken_first(stuck, Place::Operator).text,
         "of Deployment ckb-probe-system/ckb-probe-operator 0 of 1 replicas are ready: ImagePullBackOff: Back-off pulling image \
          \"ckb-probe:0.1\""
     );
@@ -150,21 +156,20 @@ fn an_operator_that_does_not_renew_its_lease_does_not_work() {
     let mut found = healthy();
     let late = lease(&[("spec/renewTime", "'2026-11-26T10:11:30.000000Z'")]);
     found.lease = Answer::Known(Some(late));
-    let found = found.diagnose();
-    let text = &first(&found, Place::Operator).text;
+    let text = broken_first(found, Place::Operator).text;
     assert!(text.contains("was last renewed 40 s ago"), "{text}");
 
     let mut untaken = healthy();
     untaken.lease = Answer::Known(None);
     assert!(
-        first(&untaken.diagnose(), Place::Operator)
+        broken_first(untaken, Place::Operator)
             .text
             .starts_with("no operator has taken")
     );
 
     let mut released = healthy();
     released.lease = Answer::Known(Some(lease(&[("spec/holderIdentity", "''")])));
-    let text = &first(&released.diagnose(), Place::Operator).text.clone();
+    let text = broken_first(released, Place::Operator).text;
     assert_eq!(
         text,
         "no operator works: nobody holds the Lease ckb-probe-operator"
@@ -187,8 +192,7 @@ fn an_operator_of_another_namespace_is_told_of() {
         "{name: WATCH_NAMESPACE, value: other}",
     )]);
     found.operators = Answer::Known(vec![only]);
-    let found = found.diagnose();
-    let text = &first(&found, Place::Operator).text;
+    let text = broken_first(found, Place::Operator).text;
     assert_eq!(
         text,
         "the operator serves namespace other alone, and not e2e-soak"
@@ -202,8 +206,7 @@ fn a_right_that_is_missing_is_told_with_how_to_ask_for_it() {
     found
         .rights
         .push(right(who, "list pods", true, Some(false)));
-    let found = found.diagnose();
-    let first = first(&found, Place::Rbac);
+    let first = broken_first(found, Place::Rbac);
     assert_eq!(
         first.next,
         [
@@ -226,8 +229,7 @@ fn a_right_that_is_missing_is_told_with_how_to_ask_for_it() {
 fn a_name_that_is_not_there_is_told_with_those_that_are() {
     let mut found = healthy();
     found.name = Some("stedy".to_owned());
-    let found = found.diagnose();
-    let first = first(&found, Place::CkbProbe);
+    let first = broken_first(found, Place::CkbProbe);
     assert_eq!(
         first.text,
         "there is no CkbProbe stedy in namespace e2e-soak: it has steady"
@@ -432,12 +434,7 @@ fn agents_and_nodes_are_looked_at_where_no_status_tells_of_them() {
     let path = format!("status/conditions/{place}/status");
     found.nodes = Answer::Known(vec![node(&[(&path, "Unknown")])]);
     let found = found.diagnose();
-    let told: Vec<&str> = found
-        .findings
-        .iter()
-        .filter(|one| one.mark == Mark::Warning)
-        .map(|one| one.text.as_str())
-        .collect();
+    let told = warnings(&found);
     assert_eq!(told.len(), 4, "{told:#?}");
     assert!(
         told[0].starts_with("the agent on node0 is of version 0.0.9, and the operator of 0.1.0")
@@ -457,12 +454,7 @@ fn calls_that_are_missing_and_traces_that_do_not_arrive_are_told() {
         ),
     ]);
     assert!(found.ok);
-    let told: Vec<&str> = found
-        .findings
-        .iter()
-        .filter(|one| one.mark == Mark::Warning)
-        .map(|one| one.text.as_str())
-        .collect();
+    let told = warnings(&found);
     assert_eq!(
         told,
         [

@@ -91,6 +91,11 @@ pub fn healthy() -> Snapshot {
     }
 }
 
+/// What is broken first of a cluster, which must be at this place.
+pub fn broken_first(cluster: Snapshot, place: Place) -> Finding {
+    first(&cluster.diagnose(), place).clone()
+}
+
 /// What is broken first, which must be at this place.
 pub fn first(found: &Diagnosis, place: Place) -> &Finding {
     let first = found.first_failure();

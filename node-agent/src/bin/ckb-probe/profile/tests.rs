@@ -4,21 +4,15 @@ use super::*;
 
 fn profile() -> Profile {
     Profile {
-        samples: Vec::new(),
         frequency: 99.0,
         took: Duration::from_secs(10),
         taken: 800,
         complete: 800,
-        guessed: 0,
-        lost: 0,
-        left_out: 0,
-        by_any_timer: false,
         on_cpu: Some(OnCpu {
             clock: Duration::from_secs(8),
             sampled: Duration::from_secs(2),
         }),
-        touched: None,
-        allocated: None,
+        ..Profile::default()
     }
 }
 

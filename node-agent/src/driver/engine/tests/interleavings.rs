@@ -6,7 +6,6 @@ use std::{
     thread,
 };
 
-use ckb_probe_crds::{Breach, Overhead};
 use proptest::{collection::vec, prelude::*};
 use tokio::{
     runtime::{Builder, Runtime},
@@ -14,7 +13,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::driver::played::{Act, Cue, Play, Script, hold_up, ourselves};
+use crate::driver::played::{Act, Cue, Play, Script, hold_up, ourselves, sampled};
 
 /// However slow the machine is.
 const SOON: Duration = Duration::from_secs(60);
@@ -33,19 +32,6 @@ struct Scene {
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn sampled() -> Terms {
-    Terms {
-        interval: Duration::from_secs(10),
-        overhead: Overhead {
-            max_percent: 50.0,
-            on_breach: Breach::Sample,
-            ..Overhead::default()
-        },
-        early_death: Duration::ZERO,
-        profile_window: slow_calls::WINDOW,
-    }
 }
 
 impl Scene {
@@ -83,7 +69,8 @@ impl Scene {
         }
         let view = self.engine.views.get_mut(&key).unwrap();
         view.stage = Stage::On { process, others: 0 };
-        view.instance_mut().reconfigure(probes, sampled());
+        view.instance_mut()
+            .reconfigure(probes, sampled(Duration::ZERO));
         self.engine.settle(process);
     }
 

@@ -5,19 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{Breach, InstanceReport, InstanceState};
+use ckb_probe_crds::{InstanceReport, InstanceState};
 
 use super::super::{
-    super::played::{Act, Cue, Play, Script, hold_up, ourselves},
+    super::played::{Act, Cue, Play, Script, hold_up, ourselves, sampled},
     state::{Answered, Probes},
     *,
 };
 use crate::{
-    state::{
-        Fact,
-        instance::{EARLY_DEATH, Terms},
-        slow_calls,
-    },
+    state::{Fact, instance::EARLY_DEATH},
     target::InstanceKey,
 };
 
@@ -34,24 +30,16 @@ struct Scene {
     view: Instance,
 }
 
-fn terms() -> Terms {
-    Terms {
-        interval: Duration::from_secs(10),
-        overhead: Overhead {
-            max_percent: 50.0,
-            on_breach: Breach::Sample,
-            ..Overhead::default()
-        },
-        early_death: EARLY_DEATH,
-        profile_window: slow_calls::WINDOW,
-    }
-}
-
 impl Scene {
     fn new() -> Self {
         let (script, cues) = Script::new();
         let clock = Clock::start();
-        let view = Instance::new(InstanceKey::default(), vec![], terms(), clock.now());
+        let view = Instance::new(
+            InstanceKey::default(),
+            vec![],
+            sampled(EARLY_DEATH),
+            clock.now(),
+        );
         Self {
             script,
             cues,
@@ -65,7 +53,7 @@ impl Scene {
     /// Asks for this, and begins with it.
     fn ask(&mut self, asks: u64) {
         let probes = vec![self.script.probe(asks)];
-        self.view.reconfigure(probes, terms());
+        self.view.reconfigure(probes, sampled(EARLY_DEATH));
         let mut views = [(&mut self.view, 0)];
         self.measured.ask(&self.tools, &mut views, self.clock);
     }

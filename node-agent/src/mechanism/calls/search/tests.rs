@@ -54,20 +54,11 @@ fn symbols(functions: &[(&'static str, bool)]) -> Symbols {
 }
 
 fn searched() -> Searched {
-    Searched {
-        answers: Vec::new(),
-        slots: Vec::new(),
-        sites: Vec::new(),
-        beside: BTreeMap::new(),
-        go: false,
-        never_timed: BTreeSet::new(),
-        tells_files: true,
-        families: 160,
-        bounds: Bounds {
-            cpus: 8,
-            bytes: u64::MAX,
-        },
-    }
+    let bounds = Bounds {
+        cpus: 8,
+        bytes: u64::MAX,
+    };
+    Searched::nothing(true, 160, bounds)
 }
 
 fn answer(

@@ -165,14 +165,7 @@ fn a_place_that_could_not_be_attached_to_is_told() {
 
 fn between(from: &str, to: &[&str], key: Option<u8>) -> UsdtPattern {
     UsdtPattern {
-        span: Some(Span {
-            from: from.to_string(),
-            to: to.iter().map(ToString::to_string).collect(),
-            to_return: Vec::new(),
-            key,
-            parent: None,
-            slow_threshold_ns: 1000,
-        }),
+        span: Some(Span::between(from, to, key, 1000)),
         ..ask("db", &["*"], 1)
     }
 }

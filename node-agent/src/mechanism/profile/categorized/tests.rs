@@ -36,13 +36,7 @@ fn sampled() -> stacks::Profile {
         took: Duration::from_secs(2),
         taken: 4,
         complete: 3,
-        guessed: 0,
-        lost: 0,
-        left_out: 0,
-        by_any_timer: false,
-        on_cpu: None,
-        touched: None,
-        allocated: None,
+        ..stacks::Profile::default()
     }
 }
 

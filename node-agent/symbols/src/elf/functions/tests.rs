@@ -2,10 +2,7 @@ use std::{cell::Cell, iter};
 
 use proptest::prelude::*;
 
-use super::{
-    super::{reader::PIECE, tests::image::*},
-    *,
-};
+use super::{super::tests::image::*, *};
 
 fn search(image: &Image, glob: &str) -> Result<Functions, SearchError> {
     listed(image, glob, 100)
@@ -344,12 +341,8 @@ proptest! {
     /// Wherever pieces of the table begin and end, the names found are those that a look at each symbol's string finds.
     #[test]
     fn pieces_find_what_a_look_at_each_string_finds(
-        strings in prop::collection::vec(string(), 1..20),
-        before in (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize)),
-        picks in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..1040]), 1..40),
+        (table, symbols) in tables(string(), 1040),
     ) {
-        let strings: Vec<&String> = [&before].into_iter().chain(&strings).collect();
-        let (table, symbols) = named(&strings, &picks);
         let mut expected = Vec::new();
         for symbol in &symbols {
             if symbol.name as usize >= table.len() {

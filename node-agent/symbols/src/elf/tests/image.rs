@@ -2,6 +2,8 @@
 
 use proptest::{prelude::*, sample::Index};
 
+use super::super::reader::PIECE;
+
 /// Where the file says that it is mapped.
 pub const BASE: u64 = 0x40_0000;
 
@@ -153,7 +155,7 @@ pub fn function(name: u32, offset: u64) -> Symbol {
 }
 
 /// A string table, and symbols whose names begin somewhere in one of its strings.
-pub fn named(strings: &[&String], picks: &[(Index, u32)]) -> (Vec<u8>, Vec<Symbol>) {
+fn named(strings: &[&String], picks: &[(Index, u32)]) -> (Vec<u8>, Vec<Symbol>) {
     let (mut table, mut starts) = (Vec::new(), Vec::new());
     for string in strings {
         starts.push(table.len() as u32);
@@ -166,6 +168,22 @@ pub fn named(strings: &[&String], picks: &[(Index, u32)]) -> (Vec<u8>, Vec<Symbo
         .map(|((pick, within), offset)| function(pick.get(&starts) + within, offset));
     let symbols = symbols.collect();
     (table, symbols)
+}
+
+/// A string table of such strings, after the first of which one comes to lie where one piece of the table ends and the next begins; and
+/// symbols whose names begin at, or within so many bytes of, the beginning of one of them.
+pub fn tables(
+    string: impl Strategy<Value = String>,
+    within: u32,
+) -> impl Strategy<Value = (Vec<u8>, Vec<Symbol>)> {
+    let strings = prop::collection::vec(string, 1..20);
+    let before = (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize));
+    let offset = prop_oneof![Just(0u32), 0..within];
+    let picks = prop::collection::vec((any::<Index>(), offset), 1..40);
+    (strings, before, picks).prop_map(|(strings, before, picks)| {
+        let strings: Vec<&String> = [&before].into_iter().chain(&strings).collect();
+        named(&strings, &picks)
+    })
 }
 
 /// What the string table of a symbol's name has there.

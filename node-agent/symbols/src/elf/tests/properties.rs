@@ -25,13 +25,8 @@ proptest! {
     /// Wherever pieces of the table begin and end, the names found are those that a look at each symbol's string finds.
     #[test]
     fn pieces_find_what_a_look_at_each_string_finds(
-        strings in prop::collection::vec(string(), 1..20),
-        // The second string comes to lie where one piece ends and the next begins.
-        before in (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize)),
-        picks in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..40]), 1..40),
+        (table, symbols) in tables(string(), 40),
     ) {
-        let strings: Vec<&String> = [&before].into_iter().chain(&strings).collect();
-        let (table, symbols) = named(&strings, &picks);
         let mut expected: BTreeMap<SymbolName, Vec<u64>> = BTreeMap::new();
         for symbol in &symbols {
             let name = match string_at(&table, symbol) {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::{
-    aggregate::tests::{Scene, answer, assert_says, found, is, scene},
+    aggregate::tests::{Scene, answer, assert_says, found, is, scene, scene_of},
     testing::{firing, node_probe, reports, without},
     world::Raw,
 };
@@ -80,7 +80,7 @@ fn a_target_that_a_full_report_leaves_out_is_not_said_to_be_on_its_way() {
 
 #[test]
 fn what_a_full_report_lacks_of_a_target_is_said_though_it_is_measured() {
-    let scene = scene(json!({}), |probe, pod| {
+    let scene = scene_of(json!({}), |probe, pod| {
         let report = InstanceReport {
             message: "12 rows count in the row other".to_owned(),
             ..firing(probe, pod)
@@ -90,7 +90,7 @@ fn what_a_full_report_lacks_of_a_target_is_said_though_it_is_measured() {
             rows: 12,
             ..Omitted::default()
         };
-        vec![reports(node_probe("n", 1, vec![report]))]
+        report
     });
     let status = scene.status();
     is(&status, condition::READY, "True", "Firing");

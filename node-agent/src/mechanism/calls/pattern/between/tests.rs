@@ -73,14 +73,7 @@ fn asked(from: &str, to: &[&str], key: Option<u8>) -> Matching {
         include_single_stepped: false,
         arguments: Vec::new(),
         stacks: false,
-        span: Some(Span {
-            from: from.to_string(),
-            to: to.iter().map(ToString::to_string).collect(),
-            to_return: Vec::new(),
-            key,
-            parent: None,
-            slow_threshold_ns: 7,
-        }),
+        span: Some(Span::between(from, to, key, 7)),
     }
 }
 
