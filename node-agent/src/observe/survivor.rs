@@ -1,7 +1,8 @@
 //! Processes whose main thread has ended while others run, as after pthread_exit(3) in `main`: such a process lives, and goes by its number.
 //!
 //! Of a thread that has ended /proc tells when it began, and of which process it is, but no executable, memory, files, namespaces or mounts,
-//! though the process has them. Each thread has a directory of its own by its number, which /proc does not list, and in which all of that is.
+//! though the process has them. Each thread has a directory in that of its process, in which all of that is, and never what is another
+//! process's: a thread's number may be given to one of these as soon as it has ended.
 
 use std::{
     fs,
@@ -11,30 +12,25 @@ use std::{
 
 use procfs::process::Process;
 
-/// Where it is told what a process has: by its own number, or by that of a thread that runs where the main thread has ended.
+/// Where it is told what a process has: in its own directory, or in that of a thread that runs where the main thread has ended.
 pub(super) fn directory(pid: u32) -> PathBuf {
     directory_in(PathBuf::from(format!("/proc/{pid}")))
 }
 
 /// The same of a process in its directory of a /proc that may be elsewhere.
 pub(super) fn directory_in(own: PathBuf) -> PathBuf {
-    let survivor = survivor(&own);
-    let other = survivor.and_then(|thread| Some(own.parent()?.join(thread)));
-    other.unwrap_or(own)
+    survivor(&own).unwrap_or(own)
 }
 
-/// A thread that has not ended, of a process whose main thread has; None where that has not, or all have.
-pub(super) fn survivor(process: &Path) -> Option<String> {
+/// The directory of a thread that has not ended, of a process whose main thread has; None where that has not, or all have.
+pub(super) fn survivor(process: &Path) -> Option<PathBuf> {
     let threads = process.join("task");
     // It has as many links as threads, and two: of one alone no more is read.
     if fs::metadata(&threads).ok()?.nlink() <= 3 || !has_ended(process) {
         return None;
     }
-    let threads = fs::read_dir(&threads).ok()?.flatten();
-    let lives = threads.filter(|thread| !has_ended(&thread.path()));
-    lives
-        .filter_map(|thread| thread.file_name().into_string().ok())
-        .next()
+    let mut threads = fs::read_dir(&threads).ok()?.flatten();
+    threads.find_map(|thread| Some(thread.path()).filter(|thread| !has_ended(thread)))
 }
 
 /// Whether the thread of this directory has.
@@ -78,7 +74,7 @@ mod tests {
 
         fixture.tell("leave");
         wait_until("the end of the main thread", || state(pid) == Some('Z'));
-        assert_ne!(directory(pid), own);
+        assert!(directory(pid).starts_with(own.join("task")));
         assert_eq!(unmeasured(pid), None);
         assert_eq!(found().as_ref(), Some(&before));
         assert_eq!(process(pid, |_| true).unwrap(), Some(before.clone()));
