@@ -40,8 +40,8 @@ test-traces: ## the slowest block of an import in Jaeger, and 10,000 spans a sec
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once); WORKLOAD=rocksdb,ckb for all of them
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh $(or $(WORKLOAD),ckb) $(E2E_OPTIONS)
 
-test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's: hours
-	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
+test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, and 6.12 of arm64, emulated, and on this machine's: hours
+	scripts/setup.sh build arm64 && scripts/test-kernels.sh $(KERNELS)
 
 test-kubernetes: ## the end-to-end tests on Kubernetes 1.30, the oldest that is enough (built first: 10 minutes, once)
 	scripts/setup.sh build && scripts/test-kubernetes.sh $(E2E_OPTIONS)
