@@ -17,7 +17,7 @@ lint: ## fmt, clippy, cargo deny, shellcheck, actionlint, drift of generated fil
 build: ## build the operator, the agent and the command line
 	scripts/setup.sh build && cargo build --locked --release
 
-build-arm64: ## the same and the plugin of kubectl for arm64, compiled on x86-64 into target/arm64; they refuse to measure, and say so
+build-arm64: ## the same and the plugin of kubectl for arm64, compiled on x86-64 into target/arm64; tried on an emulated kernel alone
 	scripts/setup.sh build arm64 && scripts/build-arm64.sh $(BUILD_OPTIONS)
 
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
