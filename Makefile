@@ -17,7 +17,7 @@ lint: ## fmt, clippy, cargo deny, shellcheck, actionlint, drift of generated fil
 build: ## build the operator, the agent and the command line
 	scripts/setup.sh build && cargo build --locked --release
 
-build-arm64: ## the same and the plugin of kubectl for arm64, compiled on x86-64 into target/arm64; they refuse to measure, and say so
+build-arm64: ## the same and the plugin of kubectl for arm64, compiled on x86-64 into target/arm64; tried on an emulated kernel alone
 	scripts/setup.sh build arm64 && scripts/build-arm64.sh $(BUILD_OPTIONS)
 
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
@@ -40,8 +40,8 @@ test-traces: ## the slowest block of an import in Jaeger, and 10,000 spans a sec
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once); WORKLOAD=rocksdb,ckb for all of them
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh $(or $(WORKLOAD),ckb) $(E2E_OPTIONS)
 
-test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's: hours
-	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
+test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, and 6.12 of arm64, emulated, and on this machine's: hours
+	scripts/setup.sh build arm64 && scripts/test-kernels.sh $(KERNELS)
 
 test-kubernetes: ## the end-to-end tests on Kubernetes 1.30, the oldest that is enough (built first: 10 minutes, once)
 	scripts/setup.sh build && scripts/test-kubernetes.sh $(E2E_OPTIONS)

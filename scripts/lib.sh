@@ -194,5 +194,16 @@ arm64_sysroot() {
   echo "$CACHE/rust-arm64-$version"
 }
 
+# compile_for_arm64: has Cargo and C compilers compile for that. With Debian's Rust: that std is of its release, and of no other.
+compile_for_arm64() {
+  local sysroot
+  sysroot=$(arm64_sysroot)
+  [[ -d $sysroot ]] || die "there is no std of Rust for arm64 in $sysroot: run scripts/setup.sh arm64"
+  export RUSTC=/usr/bin/rustc
+  export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+  export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUSTFLAGS="--sysroot=$sysroot"
+  export CC_aarch64_unknown_linux_gnu=aarch64-linux-gnu-gcc AR_aarch64_unknown_linux_gnu=aarch64-linux-gnu-ar
+}
+
 # digest FILE: enough of its SHA-256 to tell two files apart.
 digest() { sha256sum "$1" | cut -c 1-16; }

@@ -2,7 +2,7 @@
 # test-kernels.sh [KERNEL]...: each kind's ground truth on Debian's kernels, in an emulated machine, and on this machine's own;
 # on each with the capabilities that the chart grants, and with SYS_ADMIN as well those kinds to which it adds a tier. A KERNEL is
 # one of the versions below, or own; the default is all of them. KINDS="tcp processes" is for some of the kinds. Needs root, and
-# scripts/setup.sh build before.
+# scripts/setup.sh build before; for those of arm64, whose machine is emulated like any other, scripts/setup.sh arm64, too.
 #
 # Ends with a table and a line `N passed, N failed`. What each kernel printed is in target/kernels.
 set -euo pipefail
@@ -13,8 +13,9 @@ need_root test-kernels.sh
 cd "$ROOT"
 
 # Version, where Debian has it, its flavour, and how the names begin there of the package with the kernel and, where that is
-# another one, of that with its modules. The newest one of the version is taken. The flavour cloud preempts what it can because it
-# is told to (preempt=full); rt is built to (PREEMPT_RT), and preempts what holds locks and what serves interrupts, too.
+# another one, of that with its modules. The newest one of the version is taken. Those that end in arm64 are of that architecture. The
+# flavour cloud preempts what it can because it is told to (preempt=full), but for arm64, where it cannot be told; rt is built to
+# (PREEMPT_RT), and preempts what holds locks and what serves interrupts, too.
 KERNELS=(
   '6.1     bookworm           cloud linux-image'
   '6.1-rt  bookworm           rt    linux-image'
@@ -22,20 +23,24 @@ KERNELS=(
   '6.12-rt bookworm-backports rt    linux-image'
   '7.2     trixie-backports   cloud linux-binary'
   '7.2-rt  trixie-backports   rt    linux-binary linux-modules'
+  '6.12-arm64 bookworm-backports cloud linux-image'
 )
 
 # From which version on which tiers work, for functions of processes and for those of the kernel: with the chart's
 # capabilities, and with agent.sysAdmin=true. No other may, and with none the kinds that need one are refused. All other kinds
 # must work everywhere. A kernel that was built without kprobes (Debian's are not; this machine's may be) has none of the latter.
+# On arm64 there is nothing that probes of several functions of the kernel at once are made of (fprobe) before 6.14.
 TIERS=(
-  '6.1  chart     none                            none'
-  '6.1  sys-admin perf-event                      kprobe-perf-event'
-  '6.10 chart     uprobe-multi                    kprobe-multi'
-  '6.10 sys-admin uprobe-multi,perf-event         kprobe-multi,kprobe-perf-event'
-  '6.13 chart     session,uprobe-multi            kprobe-multi'
-  '6.13 sys-admin session,uprobe-multi,perf-event kprobe-multi,kprobe-perf-event'
-  '6.14 chart     session,uprobe-multi            kprobe-session,kprobe-multi'
-  '6.14 sys-admin session,uprobe-multi,perf-event kprobe-session,kprobe-multi,kprobe-perf-event'
+  'amd64 6.1  chart     none                            none'
+  'amd64 6.1  sys-admin perf-event                      kprobe-perf-event'
+  'amd64 6.10 chart     uprobe-multi                    kprobe-multi'
+  'amd64 6.10 sys-admin uprobe-multi,perf-event         kprobe-multi,kprobe-perf-event'
+  'amd64 6.13 chart     session,uprobe-multi            kprobe-multi'
+  'amd64 6.13 sys-admin session,uprobe-multi,perf-event kprobe-multi,kprobe-perf-event'
+  'amd64 6.14 chart     session,uprobe-multi            kprobe-session,kprobe-multi'
+  'amd64 6.14 sys-admin session,uprobe-multi,perf-event kprobe-session,kprobe-multi,kprobe-perf-event'
+  'arm64 6.10 chart     uprobe-multi                    none'
+  'arm64 6.10 sys-admin uprobe-multi,perf-event         kprobe-perf-event'
 )
 
 # The kinds that need one; all kinds, by the names of their folders; and those to test.
@@ -47,7 +52,7 @@ read -ra KINDS <<< "${KINDS:-${ALL[*]}}"
 LIMIT=3600
 
 OUT=target/kernels
-# The root of the emulated machine's file system. What is tested is in /test.
+# The root of the emulated machine's file system, of either architecture. What is tested is in /test.
 MACHINE=$OUT/machine
 
 passed=0
@@ -55,19 +60,20 @@ failed=0
 table=$'KERNEL\tCAPABILITIES\tKIND\tTESTS PASSED, AND BY WHAT\tPASSED\tFAILED\tSECONDS'
 
 main() {
-  local kernel version suite flavour beginnings packages chosen=("$@")
+  local kernel version suite flavour beginnings packages architecture chosen=("$@")
   ((${#chosen[@]})) || chosen=("${KERNELS[@]%% *}" own)
-  mapfile -t packages < <(missing_packages qemu-system-x86=qemu-system-x86_64 busybox-static=busybox cpio=cpio \
-    util-linux=setpriv kmod=depmod xz-utils=xz gcc=gcc libc6-dev=/usr/include/stdlib.h librocksdb-dev=/usr/include/rocksdb/c.h)
+  mapfile -t packages < <(missing_packages qemu-system-x86=qemu-system-x86_64 qemu-system-arm=qemu-system-aarch64 busybox-static=busybox \
+    cpio=cpio util-linux=setpriv kmod=depmod xz-utils=xz gcc=gcc libc6-dev=/usr/include/stdlib.h \
+    librocksdb-dev=/usr/include/rocksdb/c.h)
   install_packages "${packages[@]}"
   mkdir -p "$OUT" "$CACHE/kernels" "$CACHE/log"
   for kernel in "${KERNELS[@]}"; do
     read -r version suite flavour beginnings <<< "$kernel"
     # shellcheck disable=SC2086  # one or two words
     [[ " ${chosen[*]} " != *" $version "* ]] || provide "Linux $version, by downloading it" has_kernel \
-      "$CACHE/kernels/$version" fetch_kernel "$suite" "$flavour" "${version%-rt}" $beginnings
+      "$CACHE/kernels/$version" fetch_kernel "$suite" "$flavour" "$version" $beginnings
   done
-  make_machine
+  for architecture in $(for kernel in "${chosen[@]}"; do architecture_of "$kernel"; done | sort -u); do make_machine "$architecture"; done
   for kernel in "${chosen[@]}"; do test_on "$kernel"; done
   printf '\n%s\n' "$table" | column -t -s $'\t'
   printf '\n%d passed, %d failed\n' "$passed" "$failed"
@@ -79,29 +85,50 @@ has_kernel() {
   [[ -s $CACHE/kernels/$version/vmlinuz && ($flavour == cloud || -s $CACHE/kernels/$version/modules.cpio) ]]
 }
 
-# fetch_kernel TMP SUITE FLAVOUR VERSION BEGINNING...: unpacks the kernel out of the newest packages of the version whose names
-# begin like that. From the mirror that this machine's apt uses, with package lists of its own: nothing is installed, and
-# apt's own lists stay.
-fetch_kernel() {
-  local tmp=$1 suite=$2 flavour=$3 version=$4 mirror log beginning newest
-  shift 4
-  log=$CACHE/log/linux-$suite.log
+# architecture_of KERNEL: in Debian's words.
+architecture_of() {
+  case $1 in
+    own) dpkg --print-architecture ;;
+    *-arm64) echo arm64 ;;
+    *) echo amd64 ;;
+  esac
+}
+
+# package_lists TMP SUITE ARCHITECTURE: sets `options`, by which apt knows that suite and none of what this machine has: nothing is
+# installed, and apt's own lists stay. From the mirror that this machine's apt uses.
+package_lists() {
+  local tmp=$1 suite=$2 architecture=$3 mirror
   mirror=$(debian_mirror)
   [[ -n $mirror ]] || { as_root apt-get -qq update && mirror=$(debian_mirror); }
   [[ -n $mirror ]] || die "apt is not set up to use a Debian mirror: it has no source with Origin and Label Debian"
   mkdir -p "$tmp/apt"/{lists,archives}/partial
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$tmp/apt/sources.list"
-  local options=(-qq -o "Dir::Etc::SourceList=$tmp/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$tmp/apt/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
-  run_logged "$log" apt-get "${options[@]}" update
+  options=(-qq -o "Dir::Etc::SourceList=$tmp/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$tmp/apt/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root
+    -o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture")
+  run_logged "$CACHE/log/linux-$suite.log" apt-get "${options[@]}" update
+}
+
+# unpack TMP SUITE PACKAGE: into TMP/apt/package.
+unpack() {
+  (cd "$1/apt" && run_logged "$CACHE/log/linux-$2.log" apt-get "${options[@]}" download "$3")
+  dpkg --extract "$1/apt/$3"_*.deb "$1/apt/package"
+}
+
+# fetch_kernel TMP SUITE FLAVOUR KERNEL BEGINNING...: unpacks the kernel out of the newest packages of the version whose names
+# begin like that.
+fetch_kernel() {
+  local tmp=$1 suite=$2 flavour=$3 version=${4%%-*} architecture beginning newest options
+  architecture=$(architecture_of "$4")
+  shift 4
+  package_lists "$tmp" "$suite" "$architecture"
   for beginning in "$@"; do
-    newest=$(apt-cache "${options[@]}" pkgnames "$beginning-$version." | { grep -- "-$flavour-amd64$" || true; } |
+    newest=$(apt-cache "${options[@]}" pkgnames "$beginning-$version." | { grep -- "-$flavour-$architecture$" || true; } |
       sort --version-sort | tail -n 1)
     [[ -n $newest ]] ||
-      die "Debian's $suite has no $beginning-$version.*-$flavour-amd64 any more: adapt the list in scripts/test-kernels.sh"
+      die "Debian's $suite has no $beginning-$version.*-$flavour-$architecture any more: adapt the list in scripts/test-kernels.sh"
     step "unpacking $newest"
-    (cd "$tmp/apt" && run_logged "$log" apt-get "${options[@]}" download "$newest")
-    dpkg --extract "$tmp/apt/$newest"_*.deb "$tmp/apt/package"
+    unpack "$tmp" "$suite" "$newest"
   done
   find "$tmp/apt/package" -name 'vmlinuz*' -type f -exec mv {} "$tmp/vmlinuz" \;
   [[ -s $tmp/vmlinuz ]] || die "there is no kernel in Debian's package $newest"
@@ -133,33 +160,68 @@ debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sed -n 1p
 }
 
-# make_machine: compiles what is tested, and puts it with all that it needs into MACHINE and MACHINE.cpio.
-make_machine() {
-  local test file
-  step "building the tests"
-  run_logged "$OUT/build.log" cargo build --locked --package ckb-probe-agent --bin ckb-probe
-  run_logged "$OUT/build.log" cargo test --locked --no-run --package ckb-probe-tests --test ground_truth --test kinds \
-    --message-format=json-render-diagnostics
-  tests/fixtures/build.sh target/fixtures
+# fetch_tools TMP: of arm64, what the machine has besides what is tested, in TMP/bin; and what of it is not in the cross compiler, in TMP/lib.
+fetch_tools() {
+  local tmp=$1 package options
+  package_lists "$tmp" bookworm arm64
+  for package in busybox-static util-linux libcap-ng0; do unpack "$tmp" bookworm "$package"; done
+  mkdir "$tmp"/{bin,lib}
+  cp "$tmp"/apt/package/{bin/busybox,usr/bin/setpriv} "$tmp/bin"
+  find "$tmp/apt/package" -name 'libcap-ng.so.*' -exec cp --no-dereference {} "$tmp/lib" \;
+  rm -r "$tmp/apt"
+}
 
-  rm -rf "$MACHINE"
-  mkdir -p "$MACHINE"/{bin,dev,proc,sys,tmp,usr/bin,test/fixtures}
-  cp tests/kernels/init.sh "$MACHINE/init"
-  cp tests/kernels/run.sh "$MACHINE/test"
-  cp --recursive target/fixtures/. "$MACHINE/test/fixtures"
-  for test in chart sys-admin; do kinds_of "$test" > "$MACHINE/test/$test"; done
+TOOLS=$CACHE/kernels/tools-arm64
+has_tools() { [[ -x $TOOLS/bin/busybox && -x $TOOLS/bin/setpriv ]]; }
+
+# make_machine ARCHITECTURE: compiles what is tested, and puts it with all that it needs into MACHINE-ARCHITECTURE, and into an archive
+# beside it.
+make_machine() {
+  local root=$MACHINE-$1 log=$OUT/build-$1.log built=target/debug fixtures=target/fixtures cross='' cargo=() test file
+  local tools=("$(command -v busybox)" /usr/bin/setpriv)
+  step "building the tests for $1"
+  [[ $1 == "$(dpkg --print-architecture)" ]] || {
+    [[ $1 == arm64 ]] || die "tests are compiled for $1 on such a machine alone"
+    provide "what the machine of arm64 has, by downloading it" has_tools "$TOOLS" fetch_tools
+    built=target/arm64/aarch64-unknown-linux-gnu/debug fixtures=target/arm64/fixtures cross=aarch64-linux-gnu-
+    cargo=(--target aarch64-unknown-linux-gnu --target-dir target/arm64)
+    tools=("$TOOLS"/bin/*)
+  }
+  (
+    [[ -z $cross ]] || {
+      compile_for_arm64
+      # It is stripped of it, and nobody debugs there.
+      export CARGO_PROFILE_DEV_DEBUG=0
+    }
+    run_logged "$log" cargo build --locked "${cargo[@]}" --package ckb-probe-agent --bin ckb-probe
+    run_logged "$log" cargo test --locked "${cargo[@]}" --no-run --package ckb-probe-tests --test ground_truth --test kinds \
+      --message-format=json-render-diagnostics
+    CC=${cross}gcc tests/fixtures/build.sh "$fixtures"
+  )
+
+  rm -rf "$root"
+  mkdir -p "$root"/{bin,dev,proc,sys,tmp,usr/bin,test/fixtures}
+  cp tests/kernels/init.sh "$root/init"
+  cp tests/kernels/run.sh "$root/test"
+  cp --recursive "$fixtures/." "$root/test/fixtures"
+  for test in chart sys-admin; do kinds_of "$test" > "$root/test/$test"; done
   for test in ground_truth kinds; do
-    file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$OUT/build.log")
-    strip --strip-debug -o "$MACHINE/test/$test" "$file"
+    file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$log")
+    "${cross}strip" --strip-debug -o "$root/test/$test" "$file"
   done
-  strip --strip-debug -o "$MACHINE/test/ckb-probe" target/debug/ckb-probe
-  cp "$(command -v busybox)" "$MACHINE/bin/busybox"
-  ln -s busybox "$MACHINE/bin/sh"
-  cp /usr/bin/setpriv "$MACHINE/usr/bin"
-  for file in "$MACHINE"/{bin,usr/bin,test}/*; do libraries "$file"; done | sort -u | while read -r file; do
-    install -D "$file" "$MACHINE$file"
-  done
-  (cd "$MACHINE" && find . | cpio --create --format newc --owner 0:0 --quiet) > "$MACHINE.cpio"
+  "${cross}strip" --strip-debug -o "$root/test/ckb-probe" "$built/ckb-probe"
+  cp "${tools[@]}" "$root/usr/bin"
+  mv "$root/usr/bin/busybox" "$root/bin"
+  ln -s busybox "$root/bin/sh"
+  if [[ -n $cross ]]; then
+    mkdir "$root/lib"
+    cp "$TOOLS"/lib/* /usr/aarch64-linux-gnu/lib/{ld-linux-aarch64,libc,libm,libgcc_s}.so.* "$root/lib"
+  else
+    for file in "$root"/{bin,usr/bin,test}/*; do libraries "$file"; done | sort -u | while read -r file; do
+      install -D "$file" "$root$file"
+    done
+  fi
+  (cd "$root" && find . | cpio --create --format newc --owner 0:0 --quiet) > "$root.cpio"
   truncate --size 16M "$MACHINE.disk"
 }
 
@@ -171,11 +233,11 @@ test_on() {
   local kernel=$1 log=$OUT/$1.log runs kinds version=$1 run kind
   if [[ $kernel == own ]]; then
     step "this machine's kernel"
-    mapfile -t runs < <(runs_of "$(uname -r)")
+    mapfile -t runs < <(runs_of own "$(uname -r)")
     on_this_machine "${runs[@]}" > "$log" 2>&1
   else
     step "Linux $kernel"
-    mapfile -t runs < <(runs_of "${kernel%-rt}")
+    mapfile -t runs < <(runs_of "$kernel" "${kernel%%-*}")
     emulated "$kernel" "${runs[@]}" < /dev/null 2>&1 | sed --unbuffered 's/\r$//' > "$log"
   fi
   for ((run = 0; run < ${#runs[@]}; run += 4)); do
@@ -193,22 +255,22 @@ kinds_of() {
   done
 }
 
-# runs_of VERSION: what to run on that kernel, four lines each: a name, the capabilities, the tiers that must work for functions
+# runs_of KERNEL VERSION: what to run on that kernel, four lines each: a name, the capabilities, the tiers that must work for functions
 # of processes, and those for functions of the kernel.
 runs_of() {
-  local name granted row from capabilities
+  local name granted row architecture from capabilities
   granted=$(sed -n 's/^  capabilities: \[\(.*\)\]$/+\L\1/p' charts/ckb-probe/values.yaml)
   granted=${granted//, /,+}
   for name in chart sys-admin; do
     local known=''
     for row in "${TIERS[@]}"; do
-      read -r from capabilities _ <<< "$row"
-      [[ $capabilities == "$name" ]] && printf '%s\n%s\n' "$from" "$1" | sort --version-sort --check=silent && known=$row
+      read -r architecture from capabilities _ <<< "$row"
+      [[ $architecture == "$(architecture_of "$1")" && $capabilities == "$name" ]] && printf '%s\n%s\n' "$from" "$2" | sort --version-sort --check=silent && known=$row
     done
-    [[ -n $known ]] || die "nothing is known of Linux $1: adapt the list in scripts/test-kernels.sh"
+    [[ -n $known ]] || die "nothing is known of Linux $2 on $(architecture_of "$1"): adapt the list in scripts/test-kernels.sh"
     local tiers kernel_tiers
-    read -r _ _ tiers kernel_tiers <<< "$known"
-    [[ $1 != "$(uname -r)" ]] || grep --quiet ' register_[fk]probe$' /proc/kallsyms || kernel_tiers=none
+    read -r _ _ _ tiers kernel_tiers <<< "$known"
+    [[ $1 != own ]] || grep --quiet ' register_[fk]probe$' /proc/kallsyms || kernel_tiers=none
     [[ $name == chart ]] || granted+=,+sys_admin
     printf '%s\n' "$name" "$granted" "$tiers" "$kernel_tiers"
   done
@@ -216,7 +278,7 @@ runs_of() {
 
 on_this_machine() {
   while (($#)); do
-    timeout "$LIMIT" "$MACHINE/test/run.sh" "$1" "$2" "$3" "$4" || true
+    timeout "$LIMIT" "$MACHINE-$(architecture_of own)/test/run.sh" "$1" "$2" "$3" "$4" || true
     shift 4
   done
 }
@@ -233,17 +295,23 @@ on_this_machine() {
 #   which the patching was over, died (Oops). That was one run of kernel_functions on 6.12 in five; with one thread, none in twelve.
 # - tsc=reliable: where this machine is busy, the emulated clocks drift apart, and a kernel that looks for that rewrites code of its own
 #   while it runs. Emulation may not survive it (an int3 in sched_clock_cpu).
+# - pauth-impdef=on: arm64's processors sign return addresses as they like, and what the architecture proposes takes emulation long.
 emulated() {
-  local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio initrd=$MACHINE.cpio
+  local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio root initrd machine append
+  root=$MACHINE-$(architecture_of "$1") initrd=$root.cpio
   shift
   [[ ! -s $modules ]] || {
     initrd=$MACHINE.$kernel.cpio
-    cat "$MACHINE.cpio" "$modules" > "$initrd"
+    cat "$root.cpio" "$modules" > "$initrd"
   }
-  timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg,thread=single -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
+  case $root in
+    *-arm64) machine=(qemu-system-aarch64 -machine virt -cpu "max,pauth-impdef=on") append='console=ttyAMA0' ;;
+    *) machine=(qemu-system-x86_64 -cpu "qemu64,-cx16") append='console=ttyS0 tsc=reliable slab_debug=F,kmalloc-*' ;;
+  esac
+  timeout --foreground "$LIMIT" "${machine[@]}" -accel tcg,thread=single -smp 2 -m 1024 -nodefaults -display none \
     -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
     -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$initrd" \
-    -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full tsc=reliable slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"
+    -append "$append loglevel=4 oops=panic panic=-1 preempt=full -- $*" || echo "qemu ended with $?"
 }
 
 # judge KERNEL LOG KIND NAME TIERS KERNEL_TIERS: reads a kind's result of a run out of the log. What is not there to be read is

@@ -149,8 +149,8 @@ pub struct FamilyState {
 pub struct HealthCall {
     /// When it began.
     pub began_ns: u64,
-    /// The column family's structure, where it is about one.
-    pub family: u64,
+    /// The column family's structure, where it is about one; of background work, where its status is to be.
+    pub about: u64,
     /// Of a judgement: what the cause was found by. Of room: what there is, and what is needed.
     pub numbers: [u64; 2],
     /// Of room: what its line in the log is made by; 0 where it was not logged.

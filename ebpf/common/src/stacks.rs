@@ -242,6 +242,8 @@ pub struct Head {
     pub sp: u64,
     /// Its frame pointer there.
     pub bp: u64,
+    /// The register there that calls leave their return address in; 0 on a machine that has none.
+    pub lr: u64,
     /// The system call that it is in; negative where it came into the kernel otherwise.
     pub call: i64,
     /// The first argument of that.
@@ -303,8 +305,8 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 }
 
 layout! {
-    Order: 56, Pace: 72, Head: 768, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 640, Head.ip: 16,
-    Head.task_state: 96, Head.kernel: 128, Slot.stack: PAGE,
+    Order: 56, Pace: 72, Head: 776, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 648, Head.ip: 16,
+    Head.task_state: 104, Head.kernel: 136, Slot.stack: PAGE,
 }
 
 const _: () = assert!(SLOW_SLOTS.is_power_of_two());

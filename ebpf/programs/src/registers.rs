@@ -76,6 +76,16 @@ mod x86_64 {
         unsafe { &raw const (*registers).rax }
     }
 
+    /// Where a function puts a structure that it returns, at its entry: it comes before all arguments.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    pub const unsafe fn structure(registers: *const pt_regs) -> *const u64 {
+        // SAFETY: by the caller's word.
+        unsafe { argument::<0>(registers) }
+    }
+
     /// The stack pointer.
     ///
     /// # Safety
@@ -96,6 +106,15 @@ mod x86_64 {
         unsafe { &raw const (*registers).rbp }
     }
 
+    /// The register that a call leaves its return address in: there is none.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    pub const unsafe fn link(_: *const pt_regs) -> u64 {
+        0
+    }
+
     /// The address of the instruction.
     ///
     /// # Safety
@@ -106,13 +125,25 @@ mod x86_64 {
         unsafe { &raw const (*registers).rip }
     }
 
-    /// By number, as an operand counts them, with what is no register and the instruction as the last two. All are read, whichever is
-    /// wanted.
+    /// Two of them by their numbers, as an operand counts them. None where there are no such.
     ///
     /// # Safety
     /// The registers are those that the kernel handed out.
     #[inline(always)]
-    pub unsafe fn all(registers: *const pt_regs) -> [u64; REGISTERS] {
+    pub unsafe fn numbered(registers: *const pt_regs, numbers: [u8; 2]) -> Option<[u64; 2]> {
+        // SAFETY: by the caller's word.
+        let all = unsafe { all(registers) };
+        let [first, second] = numbers.map(|number| all.get(number as usize).copied());
+        Some([first?, second?])
+    }
+
+    /// By number, with what is no register and the instruction as the last two. All are read, whichever is wanted: a choice of addresses in
+    /// the context is one that the verifier refuses.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    unsafe fn all(registers: *const pt_regs) -> [u64; REGISTERS] {
         // SAFETY: by the caller's word.
         unsafe {
             [
@@ -141,7 +172,8 @@ mod x86_64 {
 
 #[cfg(bpf_target_arch = "aarch64")]
 mod aarch64 {
-    use ckb_probe_common::hits::REGISTERS;
+    use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+    use ckb_probe_common::hits::{SITE, ZERO};
 
     use super::pt_regs;
 
@@ -206,6 +238,16 @@ mod aarch64 {
         unsafe { &raw const (*registers).regs[0] }
     }
 
+    /// Where a function puts a structure that it returns, at its entry: it is no argument.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    pub const unsafe fn structure(registers: *const pt_regs) -> *const u64 {
+        // SAFETY: by the caller's word.
+        unsafe { &raw const (*registers).regs[8] }
+    }
+
     /// The stack pointer.
     ///
     /// # Safety
@@ -226,6 +268,16 @@ mod aarch64 {
         unsafe { &raw const (*registers).regs[29] }
     }
 
+    /// The register that a call leaves its return address in, which may hold anything else as well.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    pub unsafe fn link(registers: *const pt_regs) -> u64 {
+        // SAFETY: by the caller's word.
+        unsafe { (&raw const (*registers).regs[30]).read_volatile() }
+    }
+
     /// The address of the instruction.
     ///
     /// # Safety
@@ -236,24 +288,39 @@ mod aarch64 {
         unsafe { &raw const (*registers).pc }
     }
 
-    /// By number, as an operand counts them, with the stack pointer behind the last, and what is no register and the instruction as the
-    /// last two. All are read, whichever is wanted.
+    /// Two of them by their numbers, as an operand counts them. None where there are no such.
+    ///
+    /// They are so many that a program has no room for all on its stack, and the verifier refuses a choice of addresses in the context: so
+    /// they are read as the kernel's memory, which they are.
     ///
     /// # Safety
     /// The registers are those that the kernel handed out.
     #[inline(always)]
-    pub unsafe fn all(registers: *const pt_regs) -> [u64; REGISTERS] {
-        let mut all = [0; REGISTERS];
+    pub unsafe fn numbered(registers: *const pt_regs, numbers: [u8; 2]) -> Option<[u64; 2]> {
+        let [first, second] = numbers;
         // SAFETY: by the caller's word.
-        unsafe {
-            let mut number = 0;
-            while number < 31 {
-                all[number] = (&raw const (*registers).regs[number]).read_volatile();
-                number += 1;
-            }
-            all[31] = (&raw const (*registers).sp).read_volatile();
-            all[33] = (&raw const (*registers).pc).read_volatile();
-        }
-        all
+        unsafe { Some([one(registers, first)?, one(registers, second)?]) }
+    }
+
+    /// One of them. The stack pointer is behind the others, and the instruction behind that.
+    ///
+    /// # Safety
+    /// The registers are those that the kernel handed out.
+    #[inline(always)]
+    unsafe fn one(registers: *const pt_regs, number: u8) -> Option<u64> {
+        const STACK: u8 = 31;
+        let place = match number {
+            ZERO => return Some(0),
+            SITE => STACK + 1,
+            0..=STACK => number,
+            _ => return None,
+        };
+        let mut word = 0_u64;
+        // SAFETY: a word is read into a word; the helper checks the address itself.
+        let read = unsafe {
+            let from = registers.cast::<u64>().wrapping_add(place as usize);
+            bpf_probe_read_kernel((&raw mut word).cast(), size_of::<u64>() as u32, from.cast())
+        };
+        (read == 0).then_some(word)
     }
 }

@@ -36,9 +36,9 @@ pub enum AttachError {
         /// The kernel's word.
         source: std::io::Error,
     },
-    /// The programs were compiled for this machine, and not tried on one.
+    /// The program was compiled for this machine, and not tried on one.
     #[error(
-        "nothing is measured on {0} yet, since its figures have not been held against the truth there: run the node on x86-64"
+        "this is not measured on {0} yet, since its figures have not been held against the truth there: run the node on x86-64"
     )]
     Untried(&'static str),
     /// A tracepoint cannot be attached to.

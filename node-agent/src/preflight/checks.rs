@@ -77,8 +77,8 @@ fn check((name, finding): (&str, Finding)) -> Check {
 fn kernel(facts: &NodeFacts) -> Finding {
     let found = format!("{}, {}", facts.kernel, facts.architecture);
     let (major, minor) = OLDEST_KERNEL;
-    if facts.architecture != "x86_64" {
-        return Err(format!("{found}: only x86_64 can be measured"));
+    if !["x86_64", "aarch64"].contains(&facts.architecture) {
+        return Err(format!("{found}: only x86_64 and aarch64 can be measured"));
     }
     match version(&facts.kernel) {
         Some(version) if version < OLDEST_KERNEL => Err(format!(

@@ -159,11 +159,16 @@ fn a_kernel_is_too_old_before_5_15() {
 
 #[test]
 fn another_architecture_is_not_known_how_to_measure() {
-    let facts = NodeFacts {
-        architecture: "aarch64",
-        ..facts()
+    let is_refused = |architecture| {
+        let facts = NodeFacts {
+            architecture,
+            ..facts()
+        };
+        failed(&checks(&facts, &sessions())) == ["Kernel"]
     };
-    assert_eq!(failed(&checks(&facts, &sessions())), ["Kernel"]);
+    assert!(!is_refused("x86_64"));
+    assert!(!is_refused("aarch64"));
+    assert!(is_refused("riscv64"));
 }
 
 #[test]

@@ -4,30 +4,29 @@
 //! Pure: whoever calls has read the tables and the stack. Both are the target's, and may say anything: whatever they say, a chain
 //! comes out, or a part of one, after so many steps and no more.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
 mod expression;
 mod tables;
+#[cfg(not(target_arch = "aarch64"))]
+mod x86_64;
 
 use std::{ops::Range, sync::Arc};
 
-use framehop::{
-    ExplicitModuleSectionInfo, FrameAddress, Unwinder as _,
-    x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64},
-};
+#[cfg(target_arch = "aarch64")]
+use aarch64 as machine;
+use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder as _};
+use machine::{CALL_BYTES, PUSHED_BY_CKB_VM, ends_in_call, pushed_by_trampoline};
 use tables::FrameRule;
 pub use tables::{Section, Sections, Tables};
+#[cfg(not(target_arch = "aarch64"))]
+use x86_64 as machine;
 
 /// No chain is followed further. The deepest of CKB's that was seen has 80.
 pub const FRAMES_LIMIT: usize = 512;
 
 /// How far above the stack pointer a return address is looked for where nothing says where it is, in words.
 const SEARCHED_WORDS: u64 = 64;
-
-/// What ckb-vm's interpreter in assembly pushes as it begins, in words: rbp, rbx, r12, r13, r14. What its macros push in between,
-/// for calls of their own, comes on top of that.
-const PUSHED_BY_CKB_VM: u64 = 5;
-
-/// The longest call instruction.
-const CALL_BYTES: usize = 7;
 
 /// Where a thread stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +37,8 @@ pub struct Registers {
     pub sp: u64,
     /// The frame pointer, which holds anything else as well.
     pub bp: u64,
+    /// The register that a call leaves its return address in, which holds anything else as well; 0 on a machine that has none.
+    pub lr: u64,
 }
 
 /// A copy of a part of a stack.
@@ -64,15 +65,6 @@ pub struct Replaced<'a> {
     pub trampoline: Option<Range<u64>>,
     /// What they were, from the innermost on; zeros are none.
     pub addresses: &'a [u64],
-}
-
-/// What the trampoline has pushed before its instruction at an offset, in bytes: rax, rcx, and r11 in two bytes.
-fn pushed_by_trampoline(offset: u64) -> u64 {
-    match offset {
-        0..=2 => offset * 8,
-        3 => 16,
-        _ => 24,
-    }
 }
 
 /// The code of the process.
@@ -108,8 +100,8 @@ pub struct Chain {
 
 /// What unwinds in one process.
 pub struct Unwinder {
-    unwinder: UnwinderX86_64<Arc<[u8]>>,
-    cache: CacheX86_64,
+    unwinder: machine::Native,
+    cache: machine::Cache,
     /// In order of address.
     modules: Vec<Module>,
 }
@@ -120,7 +112,7 @@ impl Unwinder {
         modules.retain(|module| !module.range.is_empty());
         modules.sort_by_key(|module| module.range.start);
         modules.dedup_by(|next, before| next.range.start < before.range.end);
-        let mut unwinder = UnwinderX86_64::new();
+        let mut unwinder = machine::Native::new();
         for module in &modules {
             if let Some(tables) = &module.tables {
                 let sections = tables.sections();
@@ -145,7 +137,7 @@ impl Unwinder {
         }
         Self {
             unwinder,
-            cache: CacheX86_64::new(),
+            cache: machine::Cache::new(),
             modules,
         }
     }
@@ -242,7 +234,7 @@ impl Unwinder {
             .as_ref()
             .is_some_and(|own| own.contains(&address))
         {
-            return search(at, PUSHED_BY_CKB_VM, stack, code);
+            return search(at, PUSHED_BY_CKB_VM, false, stack, code);
         }
         let within = address.wrapping_sub(module.bias);
         let told = match &module.tables {
@@ -251,14 +243,14 @@ impl Unwinder {
         };
         match told {
             // Jumps to libraries, and assembly.
-            (FrameRule::No, _) | (_, None) => return search(at, 0, stack, code),
+            (FrameRule::No, _) | (_, None) => return search(at, 0, is_first, stack, code),
             (FrameRule::ByExpression(function), Some(tables)) => {
                 let caller = expression::caller(tables, function, within, at, stack);
-                return caller.map_or(Step::Lost, |caller| at.step(caller));
+                return caller.map_or(Step::Lost, |caller| at.step(caller, is_first));
             }
             (FrameRule::ByRegister, Some(_)) => {}
         }
-        let mut registers = UnwindRegsX86_64::new(at.ip, at.sp, at.bp);
+        let mut registers = machine::begin(at);
         let address = match FrameAddress::from_return_address(at.ip) {
             Some(address) if !is_first => address,
             _ => FrameAddress::from_instruction_pointer(at.ip),
@@ -269,22 +261,20 @@ impl Unwinder {
             .unwind_frame(address, &mut registers, &mut self.cache, &mut read);
         match found {
             Ok(None) => Step::End,
-            Ok(Some(ip)) => at.step(Registers {
-                ip,
-                sp: registers.sp(),
-                bp: registers.bp(),
-            }),
+            Ok(Some(ip)) => at.step(machine::end(ip, &registers), is_first),
             Err(_) => Step::Lost,
         }
     }
 }
 
 impl Registers {
-    /// To a caller: stacks grow down, so its frame is above.
-    fn step(self, caller: Self) -> Step {
+    /// To a caller: stacks grow down, so its frame is above. Whoever has called nobody may have none of its own, where a register has
+    /// the return address.
+    fn step(self, caller: Self, is_first: bool) -> Step {
+        let is_leaf = is_first && machine::linked(self).is_some();
         match caller {
             Self { ip: 0, .. } => Step::End,
-            _ if caller.sp > self.sp => Step::Caller(caller),
+            _ if caller.sp > self.sp || (is_leaf && caller.sp == self.sp) => Step::Caller(caller),
             _ => Step::Lost,
         }
     }
@@ -299,22 +289,30 @@ enum Step {
 }
 
 /// Looks for a return address where nothing says where it is: after so many words, the first that is one of code with a call
-/// before it. Where others lie between it is a guess.
-fn search(at: Registers, after: u64, stack: Stack<'_>, code: &dyn Code) -> Step {
+/// before it. Where others lie between it is a guess. Before that, of who may be a leaf, in the register that has it on some machines.
+fn search(at: Registers, after: u64, may_be_leaf: bool, stack: Stack<'_>, code: &dyn Code) -> Step {
+    let is_called = |ip| code.before(ip).is_some_and(|bytes| ends_in_call(&bytes));
+    if may_be_leaf
+        && let Some(caller) = machine::linked(at)
+        && is_called(caller.ip)
+    {
+        return Step::Caller(caller);
+    }
     for index in after..after + SEARCHED_WORDS {
         let Some(place) = at.sp.checked_add(index * 8) else {
             break;
         };
-        let Some(ip) = stack.word(place) else {
+        let Some(ip) = stack.word(place).map(machine::address) else {
             break;
         };
-        if code.before(ip).is_some_and(|bytes| ends_in_call(&bytes)) {
+        if is_called(ip) {
             // The first that it pushes is the frame pointer.
             let pushed = (after > 0).then(|| stack.word(place - 8)).flatten();
             let caller = Registers {
                 ip,
                 sp: place + 8,
                 bp: pushed.unwrap_or(at.bp),
+                lr: 0,
             };
             return match index == after {
                 true => Step::Caller(caller),
@@ -325,36 +323,6 @@ fn search(at: Registers, after: u64, stack: Stack<'_>, code: &dyn Code) -> Step 
     Step::Lost
 }
 
-/// Whether x86-64 code ends in a call: `call rel32`, or `call` of a register or memory (`FF /2`) with any operand.
-fn ends_in_call(bytes: &[u8; CALL_BYTES]) -> bool {
-    const DIRECT: u8 = 0xe8;
-    const INDIRECT: u8 = 0xff;
-    if bytes[2] == DIRECT {
-        return true;
-    }
-    (2..=CALL_BYTES).any(|length| {
-        let begin = CALL_BYTES - length;
-        bytes[begin] == INDIRECT
-            && operand_bytes(bytes[begin + 1], bytes.get(begin + 2)) == Some(length - 2)
-    })
-}
-
-/// How many bytes follow the ModRM byte of a call; None where it is none.
-fn operand_bytes(modrm: u8, sib: Option<&u8>) -> Option<usize> {
-    if modrm >> 3 & 7 != 2 {
-        return None;
-    }
-    let (mode, register) = (modrm >> 6, modrm & 7);
-    let has_sib = mode != 3 && register == 4;
-    let displacement = match mode {
-        0 if register == 5 => 4,
-        0 if has_sib && sib.is_some_and(|sib| sib & 7 == 5) => 4,
-        1 => 1,
-        2 => 4,
-        _ => 0,
-    };
-    Some(usize::from(has_sib) + displacement)
-}
-
-#[cfg(test)]
+// Of the machine that most tests run on.
+#[cfg(all(test, not(target_arch = "aarch64")))]
 mod tests;

@@ -15,7 +15,7 @@ use ckb_probe_tests::rows;
 
 use crate::{
     harness::watching,
-    kernel_tiers::{attach, kernel_tiers},
+    kernel_tiers::{attach, kernel_tiers, system_call},
     way::{Way, caller, in_every_way, lost, total},
     witness::DiskstatsCheck,
 };
@@ -23,7 +23,7 @@ use crate::{
 const NAP: Duration = Duration::from_millis(5);
 
 /// One that system calls are made by, and one that they are made of.
-const FUNCTIONS: [&str; 2] = ["__x64_sys_getppid", "do_sys_openat2"];
+const FUNCTIONS: [&str; 2] = [system_call!("getppid"), "do_sys_openat2"];
 
 fn matching(pattern: &str, threshold: Option<Duration>) -> KernelFunctionsProbe {
     KernelFunctionsProbe {
@@ -58,7 +58,7 @@ fn each_tier_counts_what_the_kernels_own_kprobes_count() {
 
 #[test]
 fn a_functions_calls_are_those_of_the_target_alone() {
-    in_every_way(matching("__x64_sys_getp[gp]i?", None), |way| {
+    in_every_way(matching(system_call!("getp[gp]i?"), None), |way| {
         let (mut caller, mut other) = (caller(), caller());
         let mut session = way.attach(caller.pid());
         caller.tell("getppid 5000 1");
@@ -66,10 +66,10 @@ fn a_functions_calls_are_those_of_the_target_alone() {
         other.tell("getppid 777 1");
         caller.tell("getppid 100 2");
         session.read().unwrap();
-        let getppid = total(&session, "__x64_sys_getppid");
+        let getppid = total(&session, system_call!("getppid"));
         assert_eq!(rows::calls(getppid), 5200);
         assert_eq!(rows::durations(getppid).count(), 5200, "all are timed");
-        assert_eq!(rows::calls(total(&session, "__x64_sys_getpgid")), 0);
+        assert_eq!(rows::calls(total(&session, system_call!("getpgid"))), 0);
         assert_eq!(lost(&session), 0);
     });
 }
@@ -127,38 +127,41 @@ fn counts(probes: &mut Probes) -> Vec<u64> {
 
 #[test]
 fn calls_that_sleep_are_timed_and_told_when_they_are_slow() {
-    in_every_way(matching("__x64_sys_clock_nanosleep", Some(NAP)), |way| {
-        let mut caller = caller();
-        let mut session = way.attach(caller.pid());
-        caller.tell("nap 50 2");
-        session.read().unwrap();
-        let naps = total(&session, "__x64_sys_clock_nanosleep");
-        assert_eq!(rows::calls(naps), 100);
-        let durations = rows::durations(naps);
-        assert_eq!(durations.count(), 100);
-        let least = durations.quantile(0.0).unwrap() as f64 / NAP.as_nanos() as f64;
-        assert!(least > 0.968, "{least} of the least that it can be");
-        assert_eq!(rows::slow(naps), 100);
-        let events = session.events();
-        assert_eq!(events.len(), 100);
-        for event in &events {
-            assert_eq!(event["function"], "__x64_sys_clock_nanosleep");
-            assert_eq!(event["threadName"], "ground-truth-ke");
-            assert!(event["durationNanoseconds"].as_u64().unwrap() >= 5_000_000);
-        }
-    });
+    in_every_way(
+        matching(system_call!("clock_nanosleep"), Some(NAP)),
+        |way| {
+            let mut caller = caller();
+            let mut session = way.attach(caller.pid());
+            caller.tell("nap 50 2");
+            session.read().unwrap();
+            let naps = total(&session, system_call!("clock_nanosleep"));
+            assert_eq!(rows::calls(naps), 100);
+            let durations = rows::durations(naps);
+            assert_eq!(durations.count(), 100);
+            let least = durations.quantile(0.0).unwrap() as f64 / NAP.as_nanos() as f64;
+            assert!(least > 0.968, "{least} of the least that it can be");
+            assert_eq!(rows::slow(naps), 100);
+            let events = session.events();
+            assert_eq!(events.len(), 100);
+            for event in &events {
+                assert_eq!(event["function"], system_call!("clock_nanosleep"));
+                assert_eq!(event["threadName"], "ground-truth-ke");
+                assert!(event["durationNanoseconds"].as_u64().unwrap() >= 5_000_000);
+            }
+        },
+    );
 }
 
 /// More calls in flight than some kernels have room for: those that find none are counted and not timed, but for the last of each
 /// thread, which nothing comes after.
 #[test]
 fn many_calls_in_flight_are_counted_though_some_may_not_be_timed() {
-    in_every_way(matching("__x64_sys_clock_nanosleep", None), |way| {
+    in_every_way(matching(system_call!("clock_nanosleep"), None), |way| {
         let mut caller = caller();
         let mut session = way.attach(caller.pid());
         caller.tell("nap 20 16");
         session.read().unwrap();
-        let naps = total(&session, "__x64_sys_clock_nanosleep");
+        let naps = total(&session, system_call!("clock_nanosleep"));
         let (calls, timed) = (rows::calls(naps), rows::durations(naps).count());
         println!("{calls} of 320 calls counted, {timed} timed");
         assert!((304..=320).contains(&calls), "{calls}");

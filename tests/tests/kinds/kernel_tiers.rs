@@ -12,6 +12,18 @@ use ckb_probe_agent::{
 
 use crate::way::NONE;
 
+/// The function of the kernel that a system call of this machine is made by.
+macro_rules! system_call {
+    ($name:literal) => {
+        if cfg!(target_arch = "aarch64") {
+            concat!("__arm64_sys_", $name)
+        } else {
+            concat!("__x64_sys_", $name)
+        }
+    };
+}
+pub(crate) use system_call;
+
 /// Attaches to functions, on behalf of a process.
 pub fn attach(tier: KernelTier, process: u32, functions: &[&str]) -> Result<Probes, AttachError> {
     let plan = KernelPlan {
@@ -43,7 +55,7 @@ pub fn kernel_tiers() -> &'static [KernelTier] {
     TIERS.get_or_init(|| {
         let (mut works, mut names, mut refused) = (Vec::new(), Vec::new(), String::new());
         for &tier in KernelTier::ALL {
-            match attach(tier, std::process::id(), &["__x64_sys_getppid"]) {
+            match attach(tier, std::process::id(), &[system_call!("getppid")]) {
                 Ok(_) => {
                     works.push(tier);
                     names.push(tier.as_str());

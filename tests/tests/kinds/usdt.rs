@@ -106,7 +106,7 @@ fn read(value: i64, bytes: u32, is_signed: bool) -> String {
 }
 
 /// Each form, and the bytes and the sign of what it is.
-const FORMS: [(&str, u32, bool); 27] = [
+const FORMS: [(&str, u32, bool); 20] = [
     ("register_8", 8, false),
     ("register_8_signed", 8, true),
     ("register_4", 4, false),
@@ -115,10 +115,11 @@ const FORMS: [(&str, u32, bool); 27] = [
     ("register_2_signed", 2, true),
     ("register_1", 1, false),
     ("register_1_signed", 1, true),
-    ("second_byte", 1, false),
-    ("second_byte_signed", 1, true),
     // There is no more in the register that the note names.
+    #[cfg(target_arch = "x86_64")]
     ("wider_than_its_register", 2, true),
+    #[cfg(target_arch = "aarch64")]
+    ("wider_than_its_register", 4, true),
     ("memory_8", 8, false),
     ("memory_8_signed", 8, true),
     ("memory_4", 4, false),
@@ -130,12 +131,21 @@ const FORMS: [(&str, u32, bool); 27] = [
     ("stack", 8, false),
     ("indexed", 4, true),
     ("indexed_by_one", 8, false),
+];
+/// Those that arm64 has not: a register has no second byte there, an address always has a base, and only what is near the instruction is
+/// said by its name, to be loaded first.
+#[cfg(target_arch = "x86_64")]
+const OWN_FORMS: &[(&str, u32, bool)] = &[
+    ("second_byte", 1, false),
+    ("second_byte_signed", 1, true),
     ("index_alone", 8, true),
     ("short_address", 4, false),
     ("symbol", 8, true),
     ("symbol_of_a_known_place", 2, false),
     ("symbol_indexed", 8, false),
 ];
+#[cfg(target_arch = "aarch64")]
+const OWN_FORMS: &[(&str, u32, bool)] = &[];
 const CONSTANTS: [(&str, &str); 3] = [
     ("constant", "-7"),
     ("constant_8", "1311768467463790320"),
@@ -145,26 +155,26 @@ const TIMES: u64 = 100;
 
 #[test]
 fn an_argument_of_every_form_is_read_and_each_hit_is_counted_with_its_value() {
-    let names = FORMS.map(|(name, ..)| name);
-    let patterns = [
+    let forms = || FORMS.iter().chain(OWN_FORMS);
+    let mut patterns = vec![
         "register_*",
-        "second_byte*",
         "wider_*",
         "memory_*",
         "stack",
         "index*",
-        "short_*",
-        "symbol*",
         "constant*",
     ];
+    if !OWN_FORMS.is_empty() {
+        patterns.extend(["second_byte*", "short_*", "symbol*"]);
+    }
     in_every_way(by_argument(1, Argument::Integer, &patterns), |way| {
         let (mut chosen, mut other) = (arguments(), arguments());
         let mut session = way.attach(chosen.pid());
         chosen.tell(&format!("forms {TIMES}"));
         other.tell("forms 10");
         session.read().unwrap();
-        assert_eq!(rows_of(&session).len(), names.len() + CONSTANTS.len());
-        for (name, bytes, is_signed) in FORMS {
+        assert_eq!(rows_of(&session).len(), forms().count() + CONSTANTS.len());
+        for &(name, bytes, is_signed) in forms() {
             let mut expected: BTreeMap<String, u64> = BTreeMap::new();
             for (times, value) in (1..).zip(VALUES) {
                 *expected.entry(read(value, bytes, is_signed)).or_default() += times * TIMES;

@@ -84,6 +84,7 @@ pub fn check(bytes: &[u8]) {
             ip,
             sp: STACK + u64::from(half(2)),
             bp: STACK + u64::from(half(8)),
+            lr: 0,
         };
         let copied = Stack {
             begin: STACK,

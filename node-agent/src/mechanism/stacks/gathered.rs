@@ -21,12 +21,16 @@ const THREAD_LIMIT: usize = 1 << 10;
 /// Threads whose names came on top of these.
 const OTHERS: [u8; 16] = *b"[others]\0\0\0\0\0\0\0\0";
 
-/// How the kernel begins to handle the tick, or a page fault. What ran before is below.
-const INTERRUPTS: [&str; 4] = [
+/// How the kernel begins to handle the tick, or a page fault: on x86-64, and then on arm64, where it tells nobody of page faults. What ran
+/// before is below.
+const INTERRUPTS: [&str; 7] = [
     "asm_exc_page_fault",
     "asm_sysvec_apic_timer_interrupt",
     "asm_sysvec_hyperv_stimer0",
     "asm_common_interrupt",
+    "el0t_64_irq",
+    "el0t_32_irq",
+    "el1h_64_irq",
 ];
 
 /// Stands for the frames that are missing.

@@ -378,6 +378,7 @@ impl Code {
             ip: head.ip,
             sp: head.sp,
             bp: head.bp,
+            lr: head.lr,
         };
         let stack = Stack {
             begin: stack.begin,

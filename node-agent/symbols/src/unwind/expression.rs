@@ -4,10 +4,12 @@
 use gimli::{
     CfaRule, EhFrame, Encoding, EndianSlice, Evaluation, EvaluationResult, Expression,
     LittleEndian, Location, Register, RegisterRule, UnwindContext, UnwindSection as _, Value,
-    X86_64,
 };
 
-use super::{Registers, Stack, Tables};
+use super::{
+    Registers, Stack, Tables,
+    machine::{self, FRAME_POINTER, RETURN_ADDRESS, STACK_POINTER},
+};
 
 /// No expression takes more steps. Real ones take two.
 const STEPS: u32 = 64;
@@ -49,17 +51,18 @@ pub(super) fn caller(
         _ => None,
     };
     Some(Registers {
-        ip: restored(X86_64::RA)?,
+        ip: machine::address(restored(RETURN_ADDRESS)?),
         sp: frame,
-        bp: restored(X86_64::RBP).unwrap_or(at.bp),
+        bp: restored(FRAME_POINTER).unwrap_or(at.bp),
+        lr: 0,
     })
 }
 
 fn of_register(at: Registers, register: Register) -> Option<u64> {
     match register {
-        X86_64::RSP => Some(at.sp),
-        X86_64::RBP => Some(at.bp),
-        X86_64::RA => Some(at.ip),
+        STACK_POINTER => Some(at.sp),
+        FRAME_POINTER => Some(at.bp),
+        RETURN_ADDRESS => Some(at.ip),
         _ => None,
     }
 }

@@ -40,6 +40,7 @@ fn at(ip: u64) -> Registers {
         ip,
         sp: STACK,
         bp: 0xb0b,
+        lr: 0,
     }
 }
 
@@ -339,7 +340,7 @@ proptest! {
         let stack = Stack { begin: STACK, bytes: &bytes };
         let code = Known::calls(&words);
         let replaced = Replaced { trampoline: Some(STACK..STACK + 0x20), addresses: &words };
-        let registers = Registers { ip, sp, bp };
+        let registers = Registers { ip, sp, bp, lr: 0 };
         let found = Unwinder::new(vec![module]).chain(registers, stack, &replaced, &code);
         prop_assert!(found.frames.len() <= FRAMES_LIMIT);
     }

@@ -162,6 +162,7 @@ unsafe fn describe(head: &mut Head, registers: *const pt_regs) {
         head.ip = registers::instruction(registers).read_volatile();
         head.sp = registers::stack(registers).read_volatile();
         head.bp = registers::frame(registers).read_volatile();
+        head.lr = registers::link(registers);
     }
     replaced(head);
 }

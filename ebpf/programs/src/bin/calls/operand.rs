@@ -11,13 +11,9 @@ use ckb_probe_programs::registers;
 /// fault; the number is 0 then.
 #[inline(never)]
 pub fn read(context: &ProbeContext, operand: &Operand, number: &mut u64) -> bool {
-    // All are read, whichever is wanted: a choice of addresses in the context is one that the verifier refuses.
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    let registers = unsafe { registers::all(context.regs) };
-    let (Some(base), Some(index)) = (
-        registers.get(operand.base as usize),
-        registers.get(operand.index as usize),
-    ) else {
+    let known = unsafe { registers::numbered(context.regs, [operand.base, operand.index]) };
+    let Some([base, index]) = known else {
         return false;
     };
     let mut sum = base

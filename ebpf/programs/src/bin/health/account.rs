@@ -38,8 +38,8 @@ struct Told {
 
 /// Background work that has ended. That it succeeded, others count.
 #[inline(never)]
-pub fn outcome(slot: u32, call: &HealthCall, address: u64) {
-    let status = Status::at(address);
+pub fn outcome(slot: u32, call: &HealthCall) {
+    let status = Status::at(call.about);
     if status.is_ok() {
         return;
     }
@@ -111,7 +111,7 @@ pub fn waited(slot: u32, call: &HealthCall) {
 /// A compaction that there is no room for.
 #[inline(never)]
 pub fn no_room(slot: u32, call: &HealthCall) {
-    let Some(key) = families::named(slot, call.family) else {
+    let Some(key) = families::named(slot, call.about) else {
         lose_call();
         return;
     };

@@ -27,12 +27,12 @@ pub fn named(slot: u32, family: u64) -> Option<HealthKey> {
 #[inline(never)]
 pub fn judged(slot: u32, call: &HealthCall) {
     let now = now();
-    let Some(mut key) = named(slot, call.family) else {
+    let Some(mut key) = named(slot, call.about) else {
         account::lose_call();
         return;
     };
     key.judgement = call.judgement;
-    if let Some(before) = FAMILIES.get_ptr(&call.family) {
+    if let Some(before) = FAMILIES.get_ptr(&call.about) {
         // SAFETY: a map's value; RocksDB judges a family under a lock.
         let (since, before) = unsafe { ((*before).since_ns, (*before).key) };
         if before.judgement.held != held::NOT {
@@ -47,7 +47,7 @@ pub fn judged(slot: u32, call: &HealthCall) {
         level0_files: call.numbers[0] as u32,
         pending_bytes: call.numbers[1],
     };
-    if FAMILIES.insert(&call.family, &state, 0).is_err() {
+    if FAMILIES.insert(&call.about, &state, 0).is_err() {
         account::lose_call();
     }
 }

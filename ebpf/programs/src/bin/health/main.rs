@@ -135,7 +135,7 @@ fn returns(context: &impl EbpfContext, registers: *const pt_regs) {
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
     let result = unsafe { registers::result(registers).read_volatile() };
     match role {
-        role::OUTCOME => account::outcome(slot, &call, result),
+        role::OUTCOME => account::outcome(slot, &call),
         role::VERDICT => {
             if let Some(judge) = within(role::JUDGE, control) {
                 // SAFETY: as above.
@@ -156,14 +156,14 @@ fn returns(context: &impl EbpfContext, registers: *const pt_regs) {
 /// Remembers a call until it returns.
 #[inline(always)]
 fn remember(slot: u32, role: u8, arguments: &Arguments, control: &HealthControl) -> bool {
-    let family = if role == role::ROOM {
-        arguments.second
-    } else {
-        arguments.first
+    let about = match role {
+        role::ROOM => arguments.second,
+        role::OUTCOME => arguments.structure,
+        _ => arguments.first,
     };
     let call = HealthCall {
         began_ns: now(),
-        family,
+        about,
         generation: control.generation,
         ..HealthCall::default()
     };
@@ -195,6 +195,8 @@ fn key(slot: u32, role: u8) -> HealthCallKey {
 
 /// Arguments of a call, by the platform's calling convention.
 struct Arguments {
+    /// Where the structure is to be that it returns, if it returns one.
+    structure: u64,
     first: u64,
     second: u64,
     third: u64,
@@ -210,6 +212,7 @@ impl Arguments {
         // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
         unsafe {
             Self {
+                structure: registers::structure(registers).read_volatile(),
                 first: argument::<0>(registers).read_volatile(),
                 second: argument::<1>(registers).read_volatile(),
                 third: argument::<2>(registers).read_volatile(),

@@ -85,6 +85,7 @@ pub unsafe fn describe(head: &mut Head, task: *const c_void) {
         head.ip = register(registers::instruction(registers));
         head.sp = register(registers::stack(registers));
         head.bp = register(registers::frame(registers));
+        head.lr = registers::link(registers);
         head.call = registers::syscall(registers);
         head.argument = register(registers::syscall_argument::<0>(registers));
     }

@@ -103,6 +103,7 @@ fn met(thread: u32, flags: u32) -> Head {
         ip: 0,
         sp: 0,
         bp: 0,
+        lr: 0,
         call: libc::SYS_futex,
         written: 0,
         bytes: 0,
