@@ -13,20 +13,16 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, assert_contains, ckb_probe, folded, refusal, run};
+use ckb_probe_testkit::{
+    Fixture, Folder, Probe, assert_contains, ckb_probe, folded, refusal, run, works,
+};
 use serde_json::Value;
 
 const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
 
 /// Those that this kernel has.
 fn tiers() -> Vec<&'static str> {
-    let works = |tier: &&str| {
-        let check = Command::new(ckb_probe())
-            .args(["check", "--tier", tier])
-            .output();
-        check.unwrap().status.success()
-    };
-    let tiers: Vec<&str> = TIERS.into_iter().filter(works).collect();
+    let tiers: Vec<&str> = TIERS.into_iter().filter(|tier| works(tier)).collect();
     assert!(!tiers.is_empty());
     tiers
 }

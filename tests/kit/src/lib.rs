@@ -26,7 +26,7 @@ pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
 pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
-pub use probe::{Probe, Rows, ckb_probe, folded, refusal};
+pub use probe::{Probe, Rows, ckb_probe, folded, refusal, works};
 pub use prometheus::Prometheus;
 pub use terminal::Terminal;
 pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};

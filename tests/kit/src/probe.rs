@@ -29,6 +29,17 @@ pub fn ckb_probe() -> PathBuf {
     test.ancestors().nth(2).unwrap().join("ckb-probe")
 }
 
+/// Whether functions can be attached to by this tier on the kernel that is there.
+///
+/// # Panics
+/// When `ckb-probe` does not run.
+pub fn works(tier: &str) -> bool {
+    let check = Command::new(ckb_probe())
+        .args(["check", "--tier", tier])
+        .output();
+    check.unwrap().status.success()
+}
+
 /// The stacks of this profile and their weights, as `ckb-probe render` writes them in lines.
 ///
 /// # Panics

@@ -18,6 +18,18 @@ use super::CliError;
 /// How often the ring buffers of slow calls are emptied, as in an agent.
 const DRAIN: Duration = Duration::from_millis(250);
 
+/// The shortest interval: figures of less time say little, and reading them that often would cost more than what is measured.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+/// One that is not shorter than that, as an argument.
+pub fn interval(text: &str) -> Result<ckb_probe_crds::Duration, String> {
+    let interval: ckb_probe_crds::Duration = text.parse()?;
+    match interval.get() < SHORTEST {
+        true => Err("the shortest interval is 100ms".to_string()),
+        false => Ok(interval),
+    }
+}
+
 /// By what measuring ends.
 pub struct Ends {
     exit: Exit,

@@ -23,8 +23,7 @@ use tokio::{sync::mpsc::channel, time::Instant};
 use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
-    interval,
-    intervals::{Ends, Over, Waited},
+    intervals::{Ends, Over, Waited, interval},
 };
 
 /// A process of this host, and what is asked of it.

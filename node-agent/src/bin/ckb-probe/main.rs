@@ -31,7 +31,7 @@ use ckb_probe_kubectl::flames::FlamesError;
 use ckb_probe_traces::{Limits, Settings};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exporting::Figures;
-use intervals::Ends;
+use intervals::{Ends, interval};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
@@ -297,17 +297,6 @@ fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
     percent.ok_or_else(|| "it is a number that is not below 0, such as 1 or 0.5".to_string())
-}
-
-/// The shortest interval: figures of less time say little, and reading them that often would cost more than what is measured.
-const SHORTEST: Duration = Duration::from_millis(100);
-
-fn interval(text: &str) -> Result<ckb_probe_crds::Duration, String> {
-    let interval: ckb_probe_crds::Duration = text.parse()?;
-    match interval.get() < SHORTEST {
-        true => Err("the shortest interval is 100ms".to_string()),
-        false => Ok(interval),
-    }
 }
 
 fn breach(text: &str) -> Result<Breach, String> {

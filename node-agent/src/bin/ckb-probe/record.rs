@@ -24,8 +24,9 @@ use tokio::time::Instant;
 
 use self::folder::{FolderError, Writer};
 use super::{
-    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check, interval,
-    intervals::Ends, wait_for_process,
+    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check,
+    intervals::{Ends, interval},
+    wait_for_process,
 };
 
 /// What the stacks of one sort may take of memory, and of a file.
