@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Child, Command, Stdio},
     sync::mpsc::channel,
     thread,
     time::{Duration, Instant},
@@ -41,16 +41,87 @@ fn an_interrupt_is_not_lost_to_what_is_due_with_it() {
         thread::sleep(Duration::from_millis(400));
         kill_process(pid, Signal::INT).unwrap();
         kill_process(pid, Signal::CONT).unwrap();
-        let end = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if Instant::now() > end {
-                child.kill().unwrap();
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
-        assert!(status.success(), "it did not end by itself: {status}");
+        ends(&mut child);
     }
+}
+
+/// Goes with the test, whatever becomes of that.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Well, and by itself.
+fn ends(child: &mut Child) {
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > end {
+            child.kill().unwrap();
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success(), "it did not end by itself: {status}");
+}
+
+/// As in a pager that shows the first page, or a terminal that is halted.
+#[test]
+fn who_reads_nothing_keeps_it_neither_from_its_budget_nor_from_ending() {
+    let folder = Folder::new();
+    let mut target = Fixture::start(&folder.compile("cc", "functions.c", "functions", &[]));
+    let pid = target.pid();
+    let mut calls = |count: u64| {
+        let began = Instant::now();
+        target.tell(&format!("alpha_one {count}"));
+        began.elapsed()
+    };
+    let unprobed = calls(1_000_000);
+    let mut probe = Killed(
+        Command::new(ckb_probe())
+            .args(["functions", "--match", "alpha_one", "--threshold", "0s"])
+            .args(["--events", "--interval", "200ms", "--pid"])
+            .arg(pid.to_string())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let child = &mut probe.0;
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let is_heard = thread::spawn(move || {
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        // And never again, though it could.
+        (out, line)
+    });
+    while !is_heard.is_finished() {
+        calls(1);
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (out, _) = is_heard.join().unwrap();
+    // So few that each is listed, and more than a pipe has room for.
+    for _ in 0..20 {
+        calls(50);
+        thread::sleep(Duration::from_millis(100));
+    }
+    let mut probed: Vec<Duration> = (0..8).map(|_| calls(1_000_000)).collect();
+    probed.sort();
+    // Each of them told would take a hundred times as long.
+    assert!(
+        probed[4] < 10 * unprobed,
+        "{unprobed:?} unprobed: {probed:?}"
+    );
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+    ends(child);
+    let mut said = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    errors.read_to_string(&mut said).unwrap();
+    assert!(said.contains("nobody read what was printed last"), "{said}");
+    drop(out);
 }

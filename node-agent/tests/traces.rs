@@ -4,7 +4,12 @@
 #[path = "traces/jaeger.rs"]
 mod jaeger;
 
-use std::{collections::BTreeMap, process::Command, thread::sleep, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+    thread::sleep,
+    time::Duration,
+};
 
 use ckb_probe_crds::Histogram;
 use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
@@ -39,10 +44,11 @@ fn every_block(endpoint: &str) -> [&str; 6] {
 
 /// All spans, by what is said at the end: that as many were exported. The Collector writes them down a moment after it answered.
 fn all_exported(collector: &Collector, said: &str) -> Vec<CollectedSpan> {
-    let count = said
-        .split("of ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next());
+    let mut told = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("ckb-probe: of "));
+    let spans = told.find(|rest| rest.contains(" spans "));
+    let count = spans.and_then(|rest| rest.split(' ').next());
     let count: usize = count.unwrap().parse().unwrap();
     let sentence = format!("of {count} spans {count} were exported to 127.0.0.1:");
     assert!(said.contains(&sentence), "{said}");
@@ -405,6 +411,61 @@ fn spans_that_programs_emit_arrive_as_they_were_written() {
             }
         }
     }
+}
+
+/// One that emits more than the budget lets be read: each text of a slice is exported once or counted as lost, and it is said that there were
+/// others.
+#[test]
+fn of_a_program_that_emits_more_than_the_budget_has_room_for_slices_are_exported_and_the_rest_is_told_of()
+ {
+    let collector = Collector::start();
+    let endpoint = collector.http();
+    let mut program = Fixture::named("usdt-payloads", &[]);
+    let asked = ["usdt", "--provider", "payloads", "--payload-argument", "2"];
+    let more = ["--events", "--otlp", &endpoint, "--on-breach", "sample"];
+    let asked = [&asked[..], &more].concat();
+    let mut probe = Probe::start(program.pid(), &asked);
+    let mut alone = 0;
+    probe.line_while(
+        |_| true,
+        || {
+            alone += 1;
+            program.tell("alone 1");
+        },
+    );
+    let bursts = 40;
+    for _ in 0..bursts {
+        program.tell("alone 50000");
+        sleep(Duration::from_millis(50));
+    }
+    let (lines, said) = probe.events();
+    assert!(
+        said.contains("for a part of the time these were not watched, and what came then is not listed: span_emit\n"),
+        "{said}"
+    );
+    let spans = all_exported(&collector, &said);
+    assert_eq!(spans.len(), lines.len() + 1);
+    let numbers: BTreeSet<u64> = spans
+        .iter()
+        .map(|span| u64::from_str_radix(&span.id, 16).unwrap())
+        .collect();
+    assert_eq!(numbers.len(), spans.len(), "each once");
+    let lost = said
+        .split("lost ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let lost: usize = lost.unwrap().parse().unwrap();
+    println!(
+        "{} exported, {lost} lost of {}",
+        spans.len(),
+        bursts * 50_000
+    );
+    assert!(spans.len() + lost < bursts * 50_000 / 2, "sampled");
+    assert!(
+        numbers
+            .last()
+            .is_some_and(|last| *last <= (bursts * 50_000) as u64)
+    );
 }
 
 #[test]

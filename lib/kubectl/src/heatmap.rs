@@ -1,7 +1,7 @@
 //! `heatmap`: how long a row takes, over time.
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     time::Duration,
 };
 
@@ -16,7 +16,8 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    ClusterArguments, Outcome, VerbError, error::sentence, interrupts::Interrupts, top::clock,
+    ClusterArguments, Outcome, VerbError, error::sentence, interrupts::Interrupts, print,
+    top::clock,
 };
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,40 +89,42 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// Another look, by which these intervals are complete.
-    pub fn draw(&mut self, heatmap: &Heatmap, complete: &[Distribution]) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    /// What is drawn after another look, by which these intervals are complete.
+    pub fn draw(&mut self, heatmap: &Heatmap, complete: &[Distribution]) -> String {
         if self.json {
-            for one in complete {
-                let document = Document::of(View::Distribution(one.clone()));
-                writeln!(out, "{}", document.line())?;
-            }
-        } else if self.redraws {
-            let text = heatmap.text();
-            let up = match self.drawn {
-                0 => "\r".to_owned(),
-                lines => format!("\x1b[{lines}A"),
-            };
-            write!(out, "{up}\x1b[J{text}")?;
-            self.drawn = text.lines().count();
+            let document = |one: &Distribution| Document::of(View::Distribution(one.clone()));
+            return complete
+                .iter()
+                .map(|one| document(one).line() + "\n")
+                .collect();
         }
-        out.flush()
+        if !self.redraws {
+            return String::new();
+        }
+        let text = heatmap.text();
+        let up = match self.drawn {
+            0 => "\r".to_owned(),
+            lines => format!("\x1b[{lines}A"),
+        };
+        self.drawn = text.lines().count();
+        format!("{up}\x1b[J{text}")
     }
 
-    /// It is over.
-    pub fn end(&mut self, heatmap: &mut Heatmap) -> io::Result<Outcome> {
+    /// It is over: what is drawn last.
+    pub fn end(&mut self, heatmap: &mut Heatmap) -> String {
         let last = heatmap.close();
-        if self.json || self.redraws {
-            self.draw(heatmap, last.as_slice())?;
-        } else {
-            let mut out = io::stdout().lock();
-            write!(out, "{}", heatmap.text())?;
-            out.flush()?;
+        match self.json || self.redraws {
+            true => self.draw(heatmap, last.as_slice()),
+            false => heatmap.text(),
         }
-        Ok(match heatmap.is_empty() {
-            true => Outcome::Broken,
-            false => Outcome::Well,
-        })
+    }
+}
+
+/// Whether there is anything on it.
+pub fn outcome(heatmap: &Heatmap) -> Outcome {
+    match heatmap.is_empty() {
+        true => Outcome::Broken,
+        false => Outcome::Well,
     }
 }
 
@@ -155,7 +158,7 @@ pub async fn run(
                 });
                 let told = told(&probe, &orders, heatmap.which());
                 let complete = heatmap.take(&told, began.elapsed(), &clock());
-                canvas.draw(heatmap, &complete)?;
+                print(&canvas.draw(heatmap, &complete))?;
             }
             Err(error) if heatmap.is_none() => return Err(error),
             // It may come back.
@@ -173,7 +176,8 @@ pub async fn run(
     let Some(mut heatmap) = heatmap else {
         return Ok(Outcome::Broken);
     };
-    let outcome = canvas.end(&mut heatmap)?;
+    print(&canvas.end(&mut heatmap))?;
+    let outcome = outcome(&heatmap);
     if outcome == Outcome::Broken {
         eprintln!(
             "ckbprobe: nothing was measured of that meanwhile: see kubectl ckbprobe doctor {name} -n {namespace}"

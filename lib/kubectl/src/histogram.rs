@@ -1,7 +1,5 @@
 //! `histogram`: how long it takes, and how often.
 
-use std::io::{self, Write};
-
 use ckb_probe_crds::{CkbProbe, NodeProbe};
 use ckb_probe_views::{
     document::{Distribution, Document, View},
@@ -10,7 +8,7 @@ use ckb_probe_views::{
 use clap::Args;
 use kube::{Api, api::ListParams};
 
-use crate::{ClusterArguments, Outcome, VerbError};
+use crate::{ClusterArguments, Outcome, VerbError, print};
 
 /// What is said at the end of `--help`.
 pub const EXAMPLES: &str = "Examples:\n  \
@@ -59,22 +57,21 @@ impl HowArguments {
         }
     }
 
-    /// Prints what was found.
-    pub fn print(&self, found: &[Distribution]) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        for (place, one) in found.iter().enumerate() {
-            match self.output {
-                Some(_) => {
-                    let document = Document::of(View::Distribution(one.clone()));
-                    writeln!(out, "{}", document.line())?;
-                }
-                None => {
-                    let gap = if place > 0 { "\n" } else { "" };
-                    write!(out, "{gap}{}", one.text())?;
-                }
+    /// What was found, one after the other.
+    pub fn text(&self, found: &[Distribution]) -> String {
+        match self.output {
+            Some(_) => {
+                let document = |one: &Distribution| Document::of(View::Distribution(one.clone()));
+                found
+                    .iter()
+                    .map(|one| document(one).line() + "\n")
+                    .collect()
+            }
+            None => {
+                let texts: Vec<String> = found.iter().map(Distribution::text).collect();
+                texts.join("\n")
             }
         }
-        out.flush()
     }
 }
 
@@ -93,7 +90,7 @@ pub async fn run(
     let orders = orders.list(&ListParams::default()).await;
     let orders = orders.map_err(|error| VerbError::request("list NodeProbes", "any", error))?;
     let found = histogram::of(&probe, &orders.items, how.which());
-    how.print(&found)?;
+    print(&how.text(&found))?;
     if found.is_empty() {
         eprintln!(
             "ckbprobe: nothing was measured of that in the last report interval: see kubectl ckbprobe doctor {} -n {namespace}",

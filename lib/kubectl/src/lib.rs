@@ -48,6 +48,13 @@ use flamegraph::FlamegraphArguments;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
+/// Prints all of it, now.
+pub(crate) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
 /// Under this name it is kubectl's.
 pub const PLUGIN: &str = "kubectl-ckbprobe";
 

@@ -1,21 +1,20 @@
 //! `slow`: what is listed individually, such as slow calls, as it comes.
 
 use std::{
-    collections::VecDeque,
-    io::{self, Write},
+    collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
 use ckb_probe_crds::{CkbProbe, EventStatus};
 use ckb_probe_views::{
     document::{Document, Event, View},
-    figures,
+    figures, unlisted,
 };
 use clap::Args;
 use kube::{Api, ResourceExt, api::ListParams};
 use tokio::time::{Instant, sleep_until};
 
-use crate::{ClusterArguments, Outcome, VerbError, error::sentence};
+use crate::{ClusterArguments, Outcome, VerbError, error::sentence, print};
 
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -52,17 +51,14 @@ pub struct ListArguments {
 }
 
 impl ListArguments {
-    /// Prints these, in the order in which they happened.
-    pub fn print(&self, mut events: Vec<Event>) -> io::Result<()> {
+    /// A line for each of these, in the order in which they happened.
+    pub fn text(&self, mut events: Vec<Event>) -> String {
         events.sort_by_key(|one| one.event.time.as_ref().map(|time| time.0));
-        let mut out = io::stdout().lock();
-        for one in events {
-            match self.output {
-                None => writeln!(out, "{}", figures::event_line(&one.event))?,
-                Some(_) => writeln!(out, "{}", Document::of(View::Event(one)).line())?,
-            }
-        }
-        out.flush()
+        let lines = events.into_iter().map(|one| match self.output {
+            None => figures::event_line(&one.event) + "\n",
+            Some(_) => Document::of(View::Event(one)).line() + "\n",
+        });
+        lines.collect()
     }
 }
 
@@ -80,6 +76,7 @@ pub async fn run(
         parameters = parameters.fields(&format!("metadata.name={name}"));
     }
     let mut told: VecDeque<(String, String, EventStatus)> = VecDeque::new();
+    let mut sampled = BTreeSet::new();
     let mut first = true;
     loop {
         let next = Instant::now() + LOOK;
@@ -89,7 +86,15 @@ pub async fn run(
                     eprintln!("ckbprobe: there is no CkbProbe {name} in namespace {namespace} yet");
                 }
                 first = false;
-                how.print(new(&list.items, &mut told))?;
+                for probe in &list.items {
+                    let name = probe.name_any();
+                    let told = probe.status.as_ref();
+                    let told = told.and_then(|status| unlisted::of(&status.probes));
+                    if let Some(said) = told.filter(|_| sampled.insert(name.clone())) {
+                        eprintln!("ckbprobe: {namespace}/{name}: {said}");
+                    }
+                }
+                print(&how.text(new(&list.items, &mut told)))?;
             }
             Err(error) if first => {
                 return Err(VerbError::request("list CkbProbes", &namespace, error));

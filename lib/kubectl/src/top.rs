@@ -1,10 +1,6 @@
 //! `top`: what each row of each target costs now, and how that went in the last minutes.
 
-use std::{
-    collections::BTreeSet,
-    io::{self, Write},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use ckb_probe_crds::{CkbProbe, NodeProbe};
 use ckb_probe_screen::{Input, Options, Screen};
@@ -22,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{ClusterArguments, Outcome, VerbError, error::sentence, terminal};
+use crate::{ClusterArguments, Outcome, VerbError, error::sentence, print, terminal};
 
 /// How often it is looked, and how often where there are many nodes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -75,13 +71,11 @@ impl PictureArguments {
         self.once || self.output.is_some()
     }
 
-    /// Prints it.
-    pub fn print(&self, title: &str, moment: &Moment) -> io::Result<()> {
-        let mut out = io::stdout().lock();
+    /// It, as text.
+    pub fn text(&self, title: &str, moment: &Moment) -> String {
         if self.output.as_deref() == Some("json") {
             let document = Document::of(View::Top(moment.document()));
-            writeln!(out, "{}", document.line())?;
-            return out.flush();
+            return document.line() + "\n";
         }
         let columns = std::env::var("COLUMNS").ok();
         let width = columns.and_then(|columns| columns.parse().ok());
@@ -92,8 +86,7 @@ impl PictureArguments {
         };
         let mut screen = Screen::new(options, width, u16::MAX);
         screen.on(Input::Moment(moment.clone(), Duration::ZERO, clock()));
-        write!(out, "{}", screen.text(width))?;
-        out.flush()
+        screen.text(width)
     }
 }
 
@@ -140,7 +133,7 @@ pub async fn run(arguments: &TopArguments) -> Result<Outcome, VerbError> {
     };
     let first = looker.look().await?;
     if arguments.picture.is_asked() {
-        arguments.picture.print(&title, &first)?;
+        print(&arguments.picture.text(&title, &first))?;
         if let Some(said) = looker.said() {
             eprintln!("ckbprobe: {said}");
         }

@@ -18,6 +18,7 @@ pub mod selector;
 pub mod stacks;
 pub mod text;
 pub mod top;
+pub mod unlisted;
 pub mod windows;
 
 /// The version of this program.

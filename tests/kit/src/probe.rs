@@ -64,7 +64,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Measures every call, whatever that costs, and prints lines of JSON.
+    /// Measures every call, whatever that costs, unless the arguments say what then, and prints lines of JSON.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -77,15 +77,16 @@ impl Probe {
     /// # Panics
     /// When it cannot be started.
     pub fn start_with(pid: u32, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let interval: &[&str] = match arguments.contains(&"--interval") {
-            true => &[],
-            false => &["--interval", "100ms"],
-        };
+        let unless_said =
+            |option: &'static str, value: &'static str| match arguments.contains(&option) {
+                true => vec![],
+                false => vec![option, value],
+            };
         let mut child = Command::new(ckb_probe())
             .envs(variables.iter().copied())
             .args(arguments)
-            .args(["--on-breach", "report"])
-            .args(interval)
+            .args(unless_said("--on-breach", "report"))
+            .args(unless_said("--interval", "100ms"))
             .args(["--pid", &pid.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -11,7 +11,7 @@ use ckb_probe_kubectl::blocks::WatchArguments;
 use ckb_probe_symbols::text;
 use clap::Args;
 
-use super::{CliError, Outcome, print_lines};
+use super::{CliError, Outcome, lines};
 
 /// Longer lines are no blocks.
 const MOST: u64 = 1 << 20;
@@ -93,7 +93,8 @@ pub fn trend(arguments: &BlocksArguments) -> Result<Outcome, CliError> {
     let blocks = read(&arguments.file, arguments.heights)?;
     let stretches = blocks.trend(arguments.every);
     if arguments.json {
-        print_lines(&stretches.iter().map(|one| one.line()).collect::<Vec<_>>())?;
+        let told: Vec<_> = stretches.iter().map(|one| one.line()).collect();
+        io::stdout().write_all(lines(&told).as_bytes())?;
     } else {
         writeln!(io::stdout(), "{}", trend_table(&stretches))?;
     }
@@ -109,7 +110,7 @@ pub fn diff(before: &Path, after: &Path, arguments: &RangeArguments) -> Result<O
         after: after.count(),
     })?;
     if arguments.json {
-        print_lines(&difference.lines())?;
+        io::stdout().write_all(lines(&difference.lines()).as_bytes())?;
     } else {
         writeln!(io::stdout(), "{}", difference.table())?;
     }

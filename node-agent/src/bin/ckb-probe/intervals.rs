@@ -1,7 +1,11 @@
 //! The intervals of a session: it is kept within its budget and drained meanwhile, and whoever shows or writes what came of one is told when
 //! it is over, and when all of it is.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    io::{Write as _, stdout},
+    time::Duration,
+};
 
 use ckb_probe_agent::{
     alarm::Alarm,
@@ -10,6 +14,7 @@ use ckb_probe_agent::{
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
+    task::spawn_blocking,
     time::{Instant, sleep_until},
 };
 
@@ -29,6 +34,9 @@ pub fn interval(text: &str) -> Result<ckb_probe_crds::Duration, String> {
         false => Ok(interval),
     }
 }
+
+/// So long whoever reads is waited for, once it was said that this is to end.
+const LAST: Duration = Duration::from_secs(1);
 
 /// By what measuring ends.
 pub struct Ends {
@@ -60,6 +68,10 @@ pub struct Intervals {
     end: Option<Instant>,
     /// Whether whoever waits is told of each time that it was drained, too.
     tells_drains: bool,
+    /// Why it is over, once it is.
+    over: Option<Over>,
+    /// Whether something that was begun has not ended in time: nothing else is begun.
+    hangs: bool,
 }
 
 /// What was waited for.
@@ -113,6 +125,8 @@ impl Ends {
             drain: start + DRAIN,
             end: time.map(|time| start + time),
             tells_drains: false,
+            over: None,
+            hangs: false,
         })
     }
 }
@@ -127,6 +141,12 @@ impl Intervals {
     /// Waits until the interval is over, or all is. Whoever stops waiting may wait again.
     pub async fn next(&mut self, session: &mut Session) -> Result<Waited, CliError> {
         loop {
+            if self.over.is_some() {
+                return Ok(Waited {
+                    is_whole: false,
+                    over: self.over,
+                });
+            }
             let window = self.end.map_or(self.next, |end| end.min(self.next));
             let step = self.alarm.at(session.next_step());
             let mut is_drained = false;
@@ -150,6 +170,7 @@ impl Intervals {
             let now = Instant::now();
             let is_up = || self.end.is_some_and(|end| now >= end);
             let over = over.or_else(|| is_up().then_some(Over::TimeUp));
+            self.over = over;
             let is_whole = now >= self.next;
             if is_whole {
                 // An interval that was missed, since this program was stopped, is one long one.
@@ -160,5 +181,72 @@ impl Intervals {
                 return Ok(waited);
             }
         }
+    }
+
+    /// Does what others may hold up, such as writing to a pipe that nobody reads, on a thread of its own: the session is kept within its
+    /// budget meanwhile, and what happens stays in its ring buffers, as far as there is room. None if somebody ended it before that was
+    /// done: whatever it is that holds it up is not waited for any longer.
+    pub async fn meanwhile<T: Send + 'static>(
+        &mut self,
+        session: &mut Session,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Option<T>, CliError> {
+        if self.hangs {
+            return Ok(None);
+        }
+        let mut work = spawn_blocking(work);
+        let is_told = matches!(self.over, Some(Over::Interrupted | Over::Told));
+        let mut last = is_told.then(|| Instant::now() + LAST);
+        let mut is_there = self.over != Some(Over::ProcessEnded);
+        loop {
+            let step = self.alarm.at(session.next_step().filter(|_| is_there));
+            let told = tokio::select! {
+                done = &mut work => return Ok(Some(done.map_err(std::io::Error::other)?)),
+                _ = self.ends.interrupt.recv() => Over::Interrupted,
+                _ = self.ends.terminate.recv() => Over::Told,
+                () = self.ends.exit.wait(), if is_there => {
+                    is_there = false;
+                    continue;
+                }
+                woken = step => {
+                    woken.map_err(CliError::Alarm)?;
+                    session.step()?;
+                    continue;
+                }
+                () = sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
+                    self.hangs = true;
+                    return Ok(None);
+                }
+            };
+            self.over = Some(told);
+            // Whoever says so twice does not want to wait.
+            let wait = if last.is_some() { Duration::ZERO } else { LAST };
+            last = Some(Instant::now() + wait);
+        }
+    }
+
+    /// What there is to say where somebody ended it while nobody read.
+    pub fn unread(&self) -> Option<&'static str> {
+        self.hangs
+            .then_some("nobody read what was printed last: what is not listed of it is in no count of what was lost")
+    }
+
+    /// Prints all of it, now, likewise.
+    pub async fn print(
+        &mut self,
+        session: &mut Session,
+        text: impl Into<Vec<u8>>,
+    ) -> Result<(), CliError> {
+        let text = text.into();
+        if text.is_empty() {
+            return Ok(());
+        }
+        let print = move || {
+            let mut out = stdout().lock();
+            out.write_all(&text)?;
+            out.flush()
+        };
+        let printed = self.meanwhile(session, print).await?;
+        Ok(printed.unwrap_or(Ok(()))?)
     }
 }

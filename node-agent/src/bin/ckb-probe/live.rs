@@ -1,6 +1,10 @@
 //! The verbs `top`, `slow`, `heatmap` and `histogram` of a process on this host; of a cluster without one.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{
+    io::{self, Write as _},
+    ops::ControlFlow,
+    time::Duration,
+};
 
 use ckb_probe_agent::{
     host::{Session, find_process},
@@ -15,16 +19,25 @@ use ckb_probe_views::{
     histogram::of_reports,
     presets::Preset,
     top as moments,
+    unlisted::Sampled,
 };
 use clap::Args;
 use serde_json::Value;
-use tokio::{sync::mpsc::channel, time::Instant};
+use tokio::{
+    runtime::Handle,
+    sync::mpsc::channel,
+    task::spawn_blocking,
+    time::{Instant, timeout},
+};
 
 use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
     intervals::{Ends, Over, Waited, interval},
 };
+
+/// So long a terminal is waited for that is to be given back.
+const LAST_PICTURE: Duration = Duration::from_secs(1);
 
 /// A process of this host, and what is asked of it.
 #[derive(Args, Debug)]
@@ -148,9 +161,8 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
             .intervals(None, |report, stamp| {
                 let moment =
                     moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
-                picture.print(&title, &moment)?;
                 outcome = super::Outcome::from(top::outcome(&moment));
-                Ok(ControlFlow::Break(()))
+                Ok(ControlFlow::Break(picture.text(&title, &moment)))
             })
             .await?;
         say_unfinished(over);
@@ -162,13 +174,17 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
         let moment =
             moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
         drop(told.try_send(top::told_of(moment, began.elapsed())));
-        Ok(ControlFlow::Continue(()))
+        Ok(ControlFlow::Continue(String::new()))
     });
+    // A terminal that takes nothing holds up whoever draws, and not whoever keeps within the budget.
+    let runtime = Handle::current();
+    let show = move || runtime.block_on(ckb_probe_kubectl::show_on_terminal(title, tells));
+    let mut shown = spawn_blocking(show);
     tokio::select! {
-        shown = ckb_probe_kubectl::show_on_terminal(title, tells) => {
-            shown.map_err(VerbError::from)?;
-        }
+        shown = &mut shown => shown.map_err(io::Error::other)?.map_err(VerbError::from)?,
         ended = measured => {
+            // It was told of by what is gone now, and gives the terminal back.
+            drop(timeout(LAST_PICTURE, shown).await);
             if let Some(said) = ended? {
                 eprintln!("ckb-probe: {said}");
             }
@@ -207,9 +223,12 @@ pub async fn slow(arguments: SlowArguments) -> Result<Outcome, CliError> {
                 probe: line["probe"].as_str().unwrap_or_default().to_owned(),
                 event: shown(event, line, &probes, &executable),
             });
-            Ok(how.print(told.collect())?)
+            how.text(told.collect())
         })
         .await?;
+    if let Some(unlisted) = measured.sampled.told() {
+        eprintln!("ckb-probe: {unlisted}");
+    }
     eprintln!("ckb-probe: {said}");
     Ok(Outcome::Measured)
 }
@@ -267,20 +286,22 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
     let mut session = Local::attach(&local)?;
     let subject = session.subject.clone();
     let probes = local.preset.probes.clone();
-    let mut outcome = Outcome::Said;
+    let mut is_found = None;
     let over = session
         .intervals(None, |report, _| {
             let found = of_reports(&subject, &probes, &report.probes, how.which());
-            how.print(&found)?;
-            match found.is_empty() {
-                true => eprintln!("ckb-probe: nothing was measured of that within the interval"),
-                false => outcome = Outcome::Measured,
-            }
-            Ok(ControlFlow::Break(()))
+            is_found = Some(!found.is_empty());
+            Ok(ControlFlow::Break(how.text(&found)))
         })
         .await?;
+    if is_found == Some(false) {
+        eprintln!("ckb-probe: nothing was measured of that within the interval");
+    }
     say_unfinished(over);
-    Ok(outcome)
+    Ok(match is_found {
+        Some(true) => Outcome::Measured,
+        _ => Outcome::Said,
+    })
 }
 
 /// Why there is nothing to show of an interval, where it was not over.
@@ -327,18 +348,20 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
             });
             let told = told_by(&report.probes, stamp, heatmap.which());
             let complete = heatmap.take(&told, began.elapsed(), &top::clock());
-            canvas.draw(&heatmap, &complete)?;
-            Ok(ControlFlow::Continue(()))
+            Ok(ControlFlow::Continue(canvas.draw(&heatmap, &complete)))
         })
         .await?;
-    let outcome = super::Outcome::from(canvas.end(&mut heatmap)?);
+    drop(session);
+    let mut out = io::stdout().lock();
+    out.write_all(canvas.end(&mut heatmap).as_bytes())?;
+    out.flush()?;
     if let Some(why) = over {
         eprintln!("ckb-probe: {why}");
     }
     if heatmap.is_empty() {
         eprintln!("ckb-probe: nothing was measured of that within a whole interval");
     }
-    Ok(outcome)
+    Ok(Outcome::from(heatmap::outcome(&heatmap)))
 }
 
 /// A process that is measured.
@@ -346,6 +369,7 @@ struct Local {
     session: Session,
     subject: String,
     interval: Duration,
+    sampled: Sampled,
 }
 
 impl Local {
@@ -366,6 +390,7 @@ impl Local {
             session,
             subject,
             interval,
+            sampled: Sampled::default(),
         })
     }
 
@@ -374,7 +399,7 @@ impl Local {
     async fn events(
         &mut self,
         time: Option<Duration>,
-        mut told: impl FnMut(Vec<(Happened, Value)>) -> Result<(), CliError>,
+        mut told: impl FnMut(Vec<(Happened, Value)>) -> String,
     ) -> Result<String, CliError> {
         let ends = Ends::of(self.session.process.id)?;
         let mut intervals = ends.intervals(self.interval, time)?;
@@ -382,7 +407,9 @@ impl Local {
         loop {
             let Waited { over, .. } = intervals.next(session).await?;
             session.close_interval()?;
-            told(session.told_events())?;
+            self.sampled.add(&session.instance().report(session.now()));
+            let text = told(session.told_events());
+            intervals.print(session, text).await?;
             if let Some(message) = session.instance().must_detach() {
                 return Ok(message);
             }
@@ -392,12 +419,12 @@ impl Local {
         }
     }
 
-    /// Until the time is up, the process ends, somebody interrupts, or it is enough: after each interval what it came to, and its number.
-    /// Returns why it is over before that.
+    /// Until the time is up, the process ends, somebody interrupts, or it is enough: prints what is made of what each interval came to, and of
+    /// its number. Returns why it is over before that.
     async fn intervals(
         &mut self,
         time: Option<Duration>,
-        mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<()>, CliError>,
+        mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<String, String>, CliError>,
     ) -> Result<Option<String>, CliError> {
         let ends = Ends::of(self.session.process.id)?;
         let mut intervals = ends.intervals(self.interval, time)?;
@@ -411,7 +438,12 @@ impl Local {
                 drop(session.told_events());
                 stamp += 1;
                 let report = session.instance().report(session.now());
-                if told(&report, stamp)?.is_break() {
+                let (text, is_enough) = match told(&report, stamp)? {
+                    ControlFlow::Break(text) => (text, true),
+                    ControlFlow::Continue(text) => (text, false),
+                };
+                intervals.print(session, text).await?;
+                if is_enough {
                     return Ok(None);
                 }
                 if let Some(message) = session.instance().must_detach() {

@@ -1,6 +1,6 @@
 //! The command line for a host without Kubernetes.
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, time::Duration};
 
 mod blocks;
 mod check;
@@ -26,9 +26,10 @@ use ckb_probe_agent::{
     observe::Process,
     preflight::{Unmeasurable, preflight},
 };
-use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
+use ckb_probe_crds::{Breach, KindSpec, Name, Overhead, for_each_kind, report::CUT};
 use ckb_probe_kubectl::flames::FlamesError;
 use ckb_probe_traces::{Limits, Settings};
+use ckb_probe_views::unlisted::Sampled;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exporting::Figures;
 use intervals::{Ends, interval};
@@ -422,9 +423,12 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let result = runtime
-        .map_err(CliError::from)
-        .and_then(|runtime| runtime.block_on(run(arguments.command)));
+    let result = runtime.map_err(CliError::from).and_then(|runtime| {
+        let result = runtime.block_on(run(arguments.command));
+        // What a thread writes to, nobody may ever read.
+        runtime.shutdown_background();
+        result
+    });
     match result {
         Ok(Outcome::Measured) => ExitCode::SUCCESS,
         Ok(Outcome::NothingCalled) => {
@@ -473,6 +477,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     if how.events {
         intervals.tell_drains();
     }
+    let mut sampled = Sampled::default();
     let mut is_over = false;
     while !is_over {
         let waited = intervals.next(&mut session).await?;
@@ -485,20 +490,25 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             flames.add(&events, descriptor.row, &executable, session.instance());
         }
         if how.events {
-            print_lines(events.iter().map(|(_, line)| line))?;
+            let text = lines(events.iter().map(|(_, line)| line));
+            intervals.print(&mut session, text).await?;
         }
         if !waited.ends_interval() {
             continue;
         }
         // What the stacks of these lack is counted as they are told.
         session.read()?;
+        if how.events {
+            sampled.add(&session.instance().report(session.now()));
+        }
         if how.json {
-            print_lines(&table::lines(descriptor, &session))?;
+            let text = lines(&table::lines(descriptor, &session));
+            intervals.print(&mut session, text).await?;
         } else if !how.events {
-            let mut out = std::io::stdout().lock();
-            table::print(&mut out, descriptor, &session)?;
-            slow::print(&mut out, &events, descriptor.row)?;
-            out.flush()?;
+            let mut text = Vec::new();
+            table::print(&mut text, descriptor, &session)?;
+            slow::print(&mut text, &events, descriptor.row)?;
+            intervals.print(&mut session, text).await?;
         }
         is_over |= session.instance().must_detach().is_some();
         if let Some(figures) = &mut figures {
@@ -508,35 +518,22 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     if let Some(flames) = flames {
         flames.write()?;
     }
-    for said in session.end_export().end(LAST_SPANS) {
+    let mut last: Vec<String> = sampled.told().into_iter().collect();
+    let spans = session.end_export();
+    let instance = session.instance();
+    let detached = instance.must_detach();
+    let of_calls = lost_of(&instance.lost);
+    let report = instance.report(session.now());
+    // Whoever reads the last words, or receives the last spans, may take their time.
+    drop(session);
+    last.extend(spans.end(LAST_SPANS));
+    last.extend(figures.map(Figures::end));
+    last.extend(intervals.unread().map(str::to_owned));
+    last.extend(detached);
+    last.extend(of_calls);
+    for said in last {
         eprintln!("ckb-probe: {said}");
     }
-    if let Some(figures) = figures {
-        eprintln!("ckb-probe: {}", figures.end());
-    }
-    if let Some(message) = session.instance().must_detach() {
-        eprintln!("ckb-probe: {message}");
-    }
-    let all = &session.instance().lost;
-    let cut = all.get(CUT).copied().unwrap_or_default();
-    if cut > 0 {
-        eprintln!(
-            "ckb-probe: of {cut} calls the beginning was seen and not the end: they are counted, and not timed"
-        );
-    }
-    let lost = all.iter();
-    let lost = lost.filter(|(what, count)| **count > 0 && **what != *CUT);
-    let lost: Vec<String> = lost
-        .map(|(what, count)| format!("{count} {what}"))
-        .collect();
-    if !lost.is_empty() {
-        eprintln!(
-            "ckb-probe: lost {} (events are counted and not listed; stacks and frames are missing from what is listed; sizes, arguments, \
-             traceparents and payloads are of calls that were counted; the rest is in no figure)",
-            lost.join(", ")
-        );
-    }
-    let report = session.instance().report(session.now());
     let mut rows = report.probes.iter().flat_map(|probe| &probe.rows);
     Ok(
         if descriptor.quiet || rows.any(|row| !row.total.is_idle()) {
@@ -545,6 +542,30 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             Outcome::NothingCalled
         },
     )
+}
+
+/// What there is to say of what was not seen, or not whole.
+fn lost_of(all: &BTreeMap<Name, u64>) -> Vec<String> {
+    let mut said = Vec::new();
+    let cut = all.get(CUT).copied().unwrap_or_default();
+    if cut > 0 {
+        said.push(format!(
+            "of {cut} calls the beginning was seen and not the end: they are counted, and not timed"
+        ));
+    }
+    let lost = all.iter();
+    let lost = lost.filter(|(what, count)| **count > 0 && **what != *CUT);
+    let lost: Vec<String> = lost
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
+    if !lost.is_empty() {
+        said.push(format!(
+            "lost {} (events are counted and not listed; stacks and frames are missing from what is listed; sizes, arguments, \
+             traceparents and payloads are of calls that were counted; the rest is in no figure)",
+            lost.join(", ")
+        ));
+    }
+    said
 }
 
 /// Where spans go. What the environment says wrong, which is perhaps meant for other programs, keeps nobody from measuring.
@@ -583,10 +604,6 @@ async fn wait_for_process(executable: &str) -> Result<Process, CliError> {
     }
 }
 
-fn print_lines<'a>(lines: impl IntoIterator<Item = &'a Value>) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
-    out.flush()
+fn lines<'a>(lines: impl IntoIterator<Item = &'a Value>) -> String {
+    lines.into_iter().map(|line| format!("{line}\n")).collect()
 }

@@ -89,6 +89,8 @@ pub enum RecordError {
         "{0} has two probes named {1:?}: give each a name of its own, by which its figures are told"
     )]
     Twice(String, String),
+    #[error("{0} does not answer: the last interval may not be recorded")]
+    Hangs(String),
 }
 
 /// Records until the time is up.
@@ -139,6 +141,7 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
     let time = arguments.duration.map(ckb_probe_crds::Duration::get);
     let mut intervals = ends.intervals(interval, time)?;
     let mut stacks = StackFiles::default();
+    let hangs = || RecordError::Hangs(text::of_path(folder));
     let mut closed = (Instant::now(), own_cpu());
     let mut over = None;
     while over.is_none() {
@@ -156,13 +159,19 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         closed = (at, cpu);
         // Events are in the report; nobody else takes them here.
         drop(session.told_events());
-        writer.write(told).map_err(RecordError::from)?;
         for (probe, finished) in session.stacks() {
             if let Ok(profile) = &finished.stacks {
                 stacks.add(&probe, finished.mode, profile);
             }
         }
-        stacks.write(folder)?;
+        let folder = folder.clone();
+        let write = move || {
+            let written = writer.write(told).map_err(RecordError::from);
+            let written = written.and_then(|()| stacks.write(&folder));
+            written.map(|()| (writer, stacks))
+        };
+        let written = intervals.meanwhile(&mut session, write).await?;
+        (writer, stacks) = written.ok_or_else(hangs)??;
         over = over.or_else(|| session.instance().must_detach());
     }
     let reason = over.unwrap_or_default();
