@@ -5,7 +5,7 @@ mod metric_export;
 mod pace;
 
 use std::{
-    collections::BTreeMap, future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration,
+    collections::BTreeMap, future::pending, io::stdout, pin::pin, sync::Arc, time::Duration,
 };
 
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus, ProfilePart};
@@ -24,6 +24,7 @@ use kube::{Api, Client};
 use metric_export::MetricExport;
 pub use pace::FLOOR as REPORT_FLOOR;
 use pace::{News, Pace};
+use serde_json::{Value, json};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::{mpsc, watch},
@@ -40,6 +41,7 @@ use crate::{
     },
     export::{exporters::Exporters, exposition, metrics, span_metrics},
     kernel::{CalibratedTier, Execs, Tier, memory},
+    lines::{LAST_LINES, Lines},
     mechanism::{NodePolicy, Refusal},
     observe,
     preflight::{Preflight, preflight},
@@ -96,6 +98,9 @@ pub enum AgentError {
     /// Signals cannot be caught.
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
+    /// Nothing can be printed.
+    #[error("cannot begin to print: {0}")]
+    Lines(#[source] std::io::Error),
     /// It cannot be woken when something is due.
     #[error("cannot wait for a time: {0}")]
     Alarm(#[source] std::io::Error),
@@ -160,7 +165,13 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let figures = settings
         .figures
         .and_then(|(to, interval)| MetricExport::start(to, interval, &settings.node));
+    let unread = |count| {
+        let why = "the log was not read: they are counted, and the status lists the weightiest";
+        json!({ "time": format!("{:.6}", Timestamp::now()), "linesLeftOut": count, "why": why })
+            .to_string()
+    };
     let mut work = Work {
+        lines: Lines::to(stdout(), unread).map_err(AgentError::Lines)?,
         metrics: figures,
         pace: Pace::new(Instant::now(), settings.report_floor),
         written,
@@ -227,6 +238,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         }
     }
     work.drain();
+    work.lines.flush(LAST_LINES);
     work.hand_over().await;
     for said in work.engine.end_export().end(LAST_SPANS) {
         info!("{said}");
@@ -240,6 +252,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
 }
 
 struct Work {
+    /// What happens to targets, for the agent's log.
+    lines: Lines,
     metrics: Option<MetricExport>,
     pace: Pace,
     written: Arc<Written>,
@@ -351,11 +365,11 @@ impl Work {
     }
 
     fn drain(&mut self) {
-        let mut out = std::io::stdout().lock();
-        for line in self.engine.events() {
-            // Nobody reads: the status still lists the weightiest.
-            let _ = writeln!(out, "{line}");
-        }
+        let lines = self.engine.events().into_iter();
+        let unread = lines.filter(|line| !self.lines.offer(format!("{line}\n").into_bytes()));
+        let unread: Vec<Value> = unread.collect();
+        // The status still lists the weightiest.
+        self.engine.leave_out(&unread);
         for delivery in self.engine.finished() {
             self.parts.put(delivery);
         }

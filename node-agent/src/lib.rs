@@ -15,6 +15,7 @@ pub mod driver;
 pub mod export;
 pub mod host;
 pub mod kinds;
+pub mod lines;
 pub mod mechanism;
 pub mod observe;
 pub mod preflight;

@@ -44,6 +44,7 @@ fn work() -> Work {
         returns_kill_confined: false,
     };
     Work {
+        lines: Lines::to(std::io::sink(), |_| String::new()).unwrap(),
         metrics: None,
         pace: Pace::new(Instant::now(), REPORT_FLOOR),
         written: Arc::default(),

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, process::ExitCode, time::Durat
 use ckb_probe_agent::{
     agent::{self, Settings},
     kernel::{Tier, run_child_if_asked, share_memory},
+    lines::{LAST_LINES, Lines},
     mechanism::{NodePolicy, kernel_functions},
     server,
 };
@@ -85,9 +86,18 @@ fn main() -> ExitCode {
     run_child_if_asked();
     share_memory();
     let arguments = Arguments::parse();
+    let unread = |count| format!("{count} lines of this log were left out: nobody read it");
+    let log = match Lines::to(std::io::stderr(), unread) {
+        Ok(log) => log,
+        Err(error) => {
+            eprintln!("cannot begin to log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let writer = log.clone();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&arguments.log_level))
-        .with_writer(std::io::stderr)
+        .with_writer(move || writer.clone())
         .with_ansi(false)
         .init();
     // One thread: an agent that measures others' time should take little of it.
@@ -98,13 +108,15 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime.block_on(run(arguments)),
         Err(error) => Err(error.into()),
     };
-    match result {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             error!("{error}");
             ExitCode::FAILURE
         }
-    }
+    };
+    log.flush(LAST_LINES);
+    code
 }
 
 /// Those that this process may use, which are no more than the node has.

@@ -493,6 +493,22 @@ impl Engine {
         std::mem::take(&mut self.undelivered)
     }
 
+    /// These of [`Self::events`]'s lines were not written.
+    pub fn leave_out(&mut self, lines: &[Value]) {
+        for line in lines {
+            let mut views = self.views.iter_mut();
+            let view = views.find(|(key, _)| {
+                line["ckbprobe"] == key.probe.name
+                    && line["namespace"] == key.pod.namespace
+                    && line["pod"] == key.pod.name
+                    && line["container"] == key.container
+            });
+            if let Some((_, view)) = view {
+                view.instance_mut().leave_out(line);
+            }
+        }
+    }
+
     /// The state of every target, and of every order that has none.
     pub fn reports(&mut self) -> Vec<InstanceReport> {
         let now = self.clock.now();

@@ -515,9 +515,6 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             figures.export(&session, is_over);
         }
     }
-    if let Some(flames) = flames {
-        flames.write()?;
-    }
     let mut last: Vec<String> = sampled.told().into_iter().collect();
     let spans = session.end_export();
     let instance = session.instance();
@@ -526,6 +523,9 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let report = instance.report(session.now());
     // Whoever reads the last words, or receives the last spans, may take their time.
     drop(session);
+    if let Some(flames) = flames {
+        flames.write()?;
+    }
     last.extend(spans.end(LAST_SPANS));
     last.extend(figures.map(Figures::end));
     last.extend(intervals.unread().map(str::to_owned));

@@ -132,16 +132,18 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
     let mut session = Session::attach_with_stacks(means, process, (probes, overhead), interval)?;
     header.lacks = session.lacks();
     let folder = &arguments.output;
-    let mut writer =
-        Writer::begin(folder, header, arguments.max_mebibytes << 20).map_err(RecordError::from)?;
+    let hangs = || RecordError::Hangs(text::of_path(folder));
+    let time = arguments.duration.map(ckb_probe_crds::Duration::get);
+    let mut intervals = ends.intervals(interval, time)?;
+    let (to, most) = (folder.clone(), arguments.max_mebibytes << 20);
+    let begin = move || Writer::begin(&to, header, most).map_err(RecordError::from);
+    let begun = intervals.meanwhile(&mut session, begin).await?;
+    let mut writer = begun.ok_or_else(hangs)??;
     eprintln!(
         "ckb-probe: records in {}; `ckb-probe report {0} -o report.html` draws it at any time",
         text::of_path(folder)
     );
-    let time = arguments.duration.map(ckb_probe_crds::Duration::get);
-    let mut intervals = ends.intervals(interval, time)?;
     let mut stacks = StackFiles::default();
-    let hangs = || RecordError::Hangs(text::of_path(folder));
     let mut closed = (Instant::now(), own_cpu());
     let mut over = None;
     while over.is_none() {

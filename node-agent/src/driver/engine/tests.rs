@@ -96,6 +96,15 @@ fn delivered(asks: &str, window: u64) -> Vec<(String, String, String, u64)> {
 }
 
 #[test]
+fn a_line_that_nobody_read_is_counted_of_the_probe_that_it_tells_of() {
+    let mut engine = gathering(0);
+    let line = |pod: &str| json!({ "ckbprobe": "oldest", "namespace": "ckb", "pod": pod, "container": "ckb", "probe": "storage" });
+    engine.leave_out(&[line("ckb-0"), line("ckb-1"), line("ckb-0"), json!({})]);
+    let report = engine.reports().remove(0);
+    assert_eq!(report.probes[0].lost["lines"], 2);
+}
+
+#[test]
 fn slow_calls_are_told_of_when_their_window_is_over() {
     let now = Timestamp::now().as_millisecond();
     let mut engine = gathering(now);
