@@ -87,7 +87,7 @@ look() {
     count=$(last rocksdb "select(.row == \"$operation\") | .figures.count | tonumber")
     ((${count:-0} > 0)) || die "no call of $operation was counted, in $SECONDS_OF_IT s and $((after - before)) blocks"
   done
-  if [[ $(printf '%s\n' "$CHAIN_SINCE" "$version" | sort --version-sort | head -n 1) == "$CHAIN_SINCE" ]]; then
+  if is_at_least "$version" "$CHAIN_SINCE"; then
     # It was attached a little later than the node was asked, and detached a little earlier.
     ((${blocks:-0} > (after - before) / 2 && ${blocks:-0} <= after - before)) ||
       die "chain saw ${blocks:-0} blocks, and the node made $((after - before))"

@@ -175,6 +175,9 @@ cargo_install() {
   run_logged "$log" cargo install "$crate" --version "$version" --locked --root "$tmp" "$@"
 }
 
+# is_at_least VERSION OTHER: whether the first is no earlier than the second.
+is_at_least() { [[ $(printf '%s\n' "$@" | sort --version-sort | head -n 1) == "$2" ]]; }
+
 # install_chart IMAGE BUILD [OPTIONS...]: installs or upgrades the Helm chart in the cluster of KUBECONFIG. BUILD tells images
 # of one name apart: another one restarts the operator, and with it the agents. OPTIONS are helm's.
 install_chart() {
