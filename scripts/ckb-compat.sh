@@ -83,6 +83,7 @@ look() {
   calls=$(last rocksdb '.figures.count | tonumber' | awk '{ total += $1 } END { print total + 0 }')
   blocks=$(last chain 'select(.row == "accepted") | .figures.count | tonumber')
   verified=$(last chain 'select(.row == "accepted") | .figures.verification // empty')
+  if [[ -n $verified ]]; then verified=told; else verified="not told"; fi
   for operation in "${CALLED[@]}"; do
     count=$(last rocksdb "select(.row == \"$operation\") | .figures.count | tonumber")
     ((${count:-0} > 0)) || die "no call of $operation was counted, in $SECONDS_OF_IT s and $((after - before)) blocks"
@@ -94,7 +95,7 @@ look() {
   else
     ((${blocks:-0} == 0)) || die "chain saw $blocks blocks, and should know none before $CHAIN_SINCE"
   fi
-  echo "| $version | $calls | ${blocks:-0} of $((after - before)) | ${verified:+told} | ${missing:-none} |" >&3
+  echo "| $version | $calls | ${blocks:-0} of $((after - before)) | $verified | ${missing:-none} |" >&3
 }
 
 # last FILE FILTER: of each row what was said last.
