@@ -173,13 +173,13 @@ impl<C: Convention> Unwinder<C> {
         let mut chain = Chain::default();
         let mut at = registers;
         let mut originals = replaced.addresses.iter().filter(|address| **address > 0);
-        let trampoline = replaced.trampoline.clone().unwrap_or_default();
-        if trampoline.contains(&at.ip) {
+        let trampoline = comparable::<C>(&replaced.trampoline.clone().unwrap_or_default());
+        if trampoline.contains(&C::address(at.ip)) {
             // The function is over, and its caller not there yet.
             let Some(original) = originals.next() else {
                 return chain;
             };
-            let pushed = C::pushed_by_trampoline(at.ip - trampoline.start);
+            let pushed = C::pushed_by_trampoline(C::address(at.ip) - trampoline.start);
             at.sp = at.sp.saturating_add(pushed);
             at.ip = *original;
         }
@@ -272,6 +272,13 @@ impl<C: Convention> Unwinder<C> {
             Err(_) => Step::Lost,
         }
     }
+}
+
+/// Where the kernel's trampoline is, as a return address says it: the kernel may map it where addresses have bits in which others have a
+/// signature.
+fn comparable<C: Convention>(trampoline: &Range<u64>) -> Range<u64> {
+    let start = C::address(trampoline.start);
+    start..start.saturating_add(trampoline.end.saturating_sub(trampoline.start))
 }
 
 impl Registers {
