@@ -11,7 +11,7 @@ use std::{
 
 use ckb_probe_figures::Histogram;
 use dummies::{AT_WORK, CACHE_LINE, COUNTED, Dummy, INNER, STEPPED, TWICE};
-pub(super) use dummies::{EMULATED, plan};
+pub(super) use dummies::{USUAL, plan};
 
 use super::{
     AttachError, Probes, Slots, Tier,
@@ -124,7 +124,7 @@ pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
 
 /// The functions while they were probed.
 struct Measured {
-    emulated: Figures,
+    usual: Figures,
     inner: Figures,
     at_work: Figures,
     twice: Figures,
@@ -159,16 +159,16 @@ impl Measured {
         let further_ns = self.twice.cost_ns.saturating_sub(self.at_work.cost_ns);
         // What is measured scatters, and no pair of programs is for nothing.
         let further_ns = further_ns.clamp(self.at_work.cost_ns / 4, self.at_work.cost_ns);
-        let step_ns = self.stepped.cost_ns.saturating_sub(self.emulated.cost_ns);
+        let step_ns = self.stepped.cost_ns.saturating_sub(self.usual.cost_ns);
         Calibration {
             cost_per_call_ns,
             single_step_cost_ns: cost_per_call_ns + step_ns,
             counted_cost_ns: self.only_counted.cost_ns,
             further_cost_ns: probes * further_ns,
             inner_ns: probes * self.inner.least_ns,
-            trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
-            calls: EMULATED.all_calls(),
-            counted: self.emulated.counted(),
+            trap_ns: self.usual.durations.quantile(0.5).unwrap_or_default(),
+            calls: USUAL.all_calls(),
+            counted: self.usual.counted(),
         }
     }
 }
@@ -179,8 +179,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Probes all the functions at once, since the kernel takes its time to attach and to detach.
 fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
     let _alone = ALONE.lock();
-    const DUMMIES: [Dummy; 6] = [EMULATED, INNER, AT_WORK, COUNTED, STEPPED, TWICE];
-    const SLOTS: [Dummy; 7] = [EMULATED, INNER, AT_WORK, COUNTED, STEPPED, TWICE, TWICE];
+    const DUMMIES: [Dummy; 6] = [USUAL, INNER, AT_WORK, COUNTED, STEPPED, TWICE];
+    const SLOTS: [Dummy; 7] = [USUAL, INNER, AT_WORK, COUNTED, STEPPED, TWICE, TWICE];
     let unprobed = DUMMIES.map(nanos_per_call);
     let mut plan = plan(&SLOTS, std::process::id(), entry_only)?;
     plan.sites[3].entry_only = true;
@@ -204,9 +204,9 @@ fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
             return Err(CalibrationError::Miscounted { calls, counted });
         }
     }
-    let [emulated, inner, at_work, only_counted, stepped, twice, _] = figures;
+    let [usual, inner, at_work, only_counted, stepped, twice, _] = figures;
     Ok(Measured {
-        emulated,
+        usual,
         inner,
         at_work,
         twice,
@@ -300,12 +300,12 @@ mod tests {
         assert!(!tiers.is_empty(), "as root, on Linux 5.15 or later");
         let _alone = ALONE.lock();
         for tier in tiers {
-            let mut plan = plan(&[EMULATED, STEPPED], std::process::id(), false).unwrap();
+            let mut plan = plan(&[USUAL, STEPPED], std::process::id(), false).unwrap();
             plan.sites[1].entry_only = true;
             let mut probes =
                 Probes::load(tier, &plan).unwrap_or_else(|error| panic!("{tier:?}: {error}"));
             drop(probes.attach(&Slots::from([0, 1])).unwrap());
-            EMULATED.call(100);
+            USUAL.call(100);
             STEPPED.call(70);
             let reading = probes.read().unwrap();
             let counted = reading.slots.iter();
@@ -319,9 +319,9 @@ mod tests {
         let root = "as root, on Linux 5.15 or later";
         let works = |tier: &Tier| calibrate(*tier).is_ok();
         let tier = Tier::ALL.iter().copied().find(works).expect(root);
-        let Measured { emulated, .. } = measure(tier, true).expect(root);
-        assert_eq!(emulated.untimed, EMULATED.all_calls());
-        assert_eq!(emulated.durations.count(), 0, "nothing is timed");
+        let Measured { usual, .. } = measure(tier, true).expect(root);
+        assert_eq!(usual.untimed, USUAL.all_calls());
+        assert_eq!(usual.durations.count(), 0, "nothing is timed");
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         };
         let calibration = |entry_only| {
             let measured = Measured {
-                emulated: figures(500),
+                usual: figures(500),
                 inner: figures(550),
                 at_work: figures(700),
                 twice: figures(1_000),

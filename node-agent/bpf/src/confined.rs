@@ -21,7 +21,7 @@ use seccompiler::{SeccompAction, SeccompFilter};
 
 use super::{
     Probes, Slots, Tier,
-    calibrate::{CalibrationError, EMULATED, plan},
+    calibrate::{CalibrationError, USUAL, plan},
 };
 
 /// What a program of this project is called with when it is to be the child.
@@ -104,7 +104,7 @@ fn try_once(tier: Tier) -> Result<ConfinedReturn, CalibrationError> {
         Ok(subject) => subject,
         Err(error) => return Ok(ConfinedReturn::Unknown(error)),
     };
-    let mut probes = Probes::load(tier, &plan(&[EMULATED], subject.child.id(), false)?)?;
+    let mut probes = Probes::load(tier, &plan(&[USUAL], subject.child.id(), false)?)?;
     probes.attach(&Slots::from([0]))?;
     let status = match subject.tell(CALL) {
         Ok(status) => status,
@@ -224,7 +224,7 @@ fn be_the_child() -> io::Result<()> {
     let mut order = [0];
     match rustix::io::read(input.as_fd(), &mut order)? {
         0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-        _ if order == [CALL] => EMULATED.call(CALLS),
+        _ if order == [CALL] => USUAL.call(CALLS),
         // What the filter forbids, for the test that it does.
         _ => drop(getppid()),
     }

@@ -36,11 +36,6 @@ pub enum AttachError {
         /// The kernel's word.
         source: std::io::Error,
     },
-    /// The program was compiled for this machine, and not tried on one.
-    #[error(
-        "this is not measured on {0} yet, since its figures have not been held against the truth there: run the node on x86-64"
-    )]
-    Untried(&'static str),
     /// A tracepoint cannot be attached to.
     #[error("cannot attach to the tracepoint {name}: {source}")]
     Tracepoint {
@@ -151,7 +146,6 @@ impl AttachError {
             | Self::NoUprobePmu(_)
             | Self::NoKprobePmu(_) => !self.may_pass(),
             Self::NoSession
-            | Self::Untried(_)
             | Self::NoRoomForSessions
             | Self::NoField { .. }
             | Self::NotTraceable(_) => true,

@@ -4,26 +4,33 @@
 //! Pure: whoever calls has read the tables and the stack. Both are the target's, and may say anything: whatever they say, a chain
 //! comes out, or a part of one, after so many steps and no more.
 
-#[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod convention;
 mod expression;
 mod tables;
-#[cfg(not(target_arch = "aarch64"))]
 mod x86_64;
 
 use std::{ops::Range, sync::Arc};
 
-#[cfg(target_arch = "aarch64")]
-use aarch64 as machine;
+pub use aarch64::Aarch64;
+use convention::Cache;
+pub use convention::Convention;
 use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder as _};
-use machine::{CALL_BYTES, PUSHED_BY_CKB_VM, ends_in_call, pushed_by_trampoline};
 use tables::FrameRule;
 pub use tables::{Section, Sections, Tables};
+pub use x86_64::X86_64;
+
+/// The machine that this program was built for.
+#[cfg(target_arch = "aarch64")]
+type Native = Aarch64;
 #[cfg(not(target_arch = "aarch64"))]
-use x86_64 as machine;
+type Native = X86_64;
 
 /// No chain is followed further. The deepest of CKB's that was seen has 80.
 pub const FRAMES_LIMIT: usize = 512;
+
+/// As much code as is looked at for a call: the longest one of x86-64.
+const CALL_BYTES: usize = 7;
 
 /// How far above the stack pointer a return address is looked for where nothing says where it is, in words.
 const SEARCHED_WORDS: u64 = 64;
@@ -99,20 +106,20 @@ pub struct Chain {
 }
 
 /// What unwinds in one process.
-pub struct Unwinder {
-    unwinder: machine::Native,
-    cache: machine::Cache,
+pub struct Unwinder<C: Convention = Native> {
+    unwinder: C::ByTables,
+    cache: Cache<C>,
     /// In order of address.
     modules: Vec<Module>,
 }
 
-impl Unwinder {
+impl<C: Convention> Unwinder<C> {
     /// In these modules. Those that overlap others before them in the list are left out.
     pub fn new(mut modules: Vec<Module>) -> Self {
         modules.retain(|module| !module.range.is_empty());
         modules.sort_by_key(|module| module.range.start);
         modules.dedup_by(|next, before| next.range.start < before.range.end);
-        let mut unwinder = machine::Native::new();
+        let mut unwinder = C::ByTables::default();
         for module in &modules {
             if let Some(tables) = &module.tables {
                 let sections = tables.sections();
@@ -137,7 +144,7 @@ impl Unwinder {
         }
         Self {
             unwinder,
-            cache: machine::Cache::new(),
+            cache: Cache::<C>::default(),
             modules,
         }
     }
@@ -166,13 +173,13 @@ impl Unwinder {
         let mut chain = Chain::default();
         let mut at = registers;
         let mut originals = replaced.addresses.iter().filter(|address| **address > 0);
-        let trampoline = replaced.trampoline.clone().unwrap_or_default();
-        if trampoline.contains(&at.ip) {
+        let trampoline = comparable::<C>(&replaced.trampoline.clone().unwrap_or_default());
+        if trampoline.contains(&C::address(at.ip)) {
             // The function is over, and its caller not there yet.
             let Some(original) = originals.next() else {
                 return chain;
             };
-            let pushed = pushed_by_trampoline(at.ip - trampoline.start);
+            let pushed = C::pushed_by_trampoline(C::address(at.ip) - trampoline.start);
             at.sp = at.sp.saturating_add(pushed);
             at.ip = *original;
         }
@@ -234,7 +241,7 @@ impl Unwinder {
             .as_ref()
             .is_some_and(|own| own.contains(&address))
         {
-            return search(at, PUSHED_BY_CKB_VM, false, stack, code);
+            return search::<C>(at, C::PUSHED_BY_CKB_VM, false, stack, code);
         }
         let within = address.wrapping_sub(module.bias);
         let told = match &module.tables {
@@ -243,14 +250,14 @@ impl Unwinder {
         };
         match told {
             // Jumps to libraries, and assembly.
-            (FrameRule::No, _) | (_, None) => return search(at, 0, is_first, stack, code),
+            (FrameRule::No, _) | (_, None) => return search::<C>(at, 0, is_first, stack, code),
             (FrameRule::ByExpression(function), Some(tables)) => {
-                let caller = expression::caller(tables, function, within, at, stack);
-                return caller.map_or(Step::Lost, |caller| at.step(caller, is_first));
+                let caller = expression::caller::<C>(tables, function, within, at, stack);
+                return caller.map_or(Step::Lost, |caller| at.step::<C>(caller, is_first));
             }
             (FrameRule::ByRegister, Some(_)) => {}
         }
-        let mut registers = machine::begin(at);
+        let mut registers = C::begin(at);
         let address = match FrameAddress::from_return_address(at.ip) {
             Some(address) if !is_first => address,
             _ => FrameAddress::from_instruction_pointer(at.ip),
@@ -261,17 +268,24 @@ impl Unwinder {
             .unwind_frame(address, &mut registers, &mut self.cache, &mut read);
         match found {
             Ok(None) => Step::End,
-            Ok(Some(ip)) => at.step(machine::end(ip, &registers), is_first),
+            Ok(Some(ip)) => at.step::<C>(C::end(ip, &registers), is_first),
             Err(_) => Step::Lost,
         }
     }
 }
 
+/// Where the kernel's trampoline is, as a return address says it: the kernel may map it where addresses have bits in which others have a
+/// signature.
+fn comparable<C: Convention>(trampoline: &Range<u64>) -> Range<u64> {
+    let start = C::address(trampoline.start);
+    start..start.saturating_add(trampoline.end.saturating_sub(trampoline.start))
+}
+
 impl Registers {
     /// To a caller: stacks grow down, so its frame is above. Whoever has called nobody may have none of its own, where a register has
     /// the return address.
-    fn step(self, caller: Self, is_first: bool) -> Step {
-        let is_leaf = is_first && machine::linked(self).is_some();
+    fn step<C: Convention>(self, caller: Self, is_first: bool) -> Step {
+        let is_leaf = is_first && C::linked(self).is_some();
         match caller {
             Self { ip: 0, .. } => Step::End,
             _ if caller.sp > self.sp || (is_leaf && caller.sp == self.sp) => Step::Caller(caller),
@@ -290,10 +304,16 @@ enum Step {
 
 /// Looks for a return address where nothing says where it is: after so many words, the first that is one of code with a call
 /// before it. Where others lie between it is a guess. Before that, of who may be a leaf, in the register that has it on some machines.
-fn search(at: Registers, after: u64, may_be_leaf: bool, stack: Stack<'_>, code: &dyn Code) -> Step {
-    let is_called = |ip| code.before(ip).is_some_and(|bytes| ends_in_call(&bytes));
+fn search<C: Convention>(
+    at: Registers,
+    after: u64,
+    may_be_leaf: bool,
+    stack: Stack<'_>,
+    code: &dyn Code,
+) -> Step {
+    let is_called = |ip| code.before(ip).is_some_and(|bytes| C::ends_in_call(&bytes));
     if may_be_leaf
-        && let Some(caller) = machine::linked(at)
+        && let Some(caller) = C::linked(at)
         && is_called(caller.ip)
     {
         return Step::Caller(caller);
@@ -302,7 +322,7 @@ fn search(at: Registers, after: u64, may_be_leaf: bool, stack: Stack<'_>, code: 
         let Some(place) = at.sp.checked_add(index * 8) else {
             break;
         };
-        let Some(ip) = stack.word(place).map(machine::address) else {
+        let Some(ip) = stack.word(place).map(C::address) else {
             break;
         };
         if is_called(ip) {
@@ -323,6 +343,5 @@ fn search(at: Registers, after: u64, may_be_leaf: bool, stack: Stack<'_>, code: 
     Step::Lost
 }
 
-// Of the machine that most tests run on.
-#[cfg(all(test, not(target_arch = "aarch64")))]
+#[cfg(test)]
 mod tests;

@@ -92,17 +92,6 @@ pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
                 "no function can be measured on this node: no way to attach works: ",
             );
         }
-        // Of a process that has all that it takes.
-        Kind::Chain if cfg!(target_arch = "aarch64") => by_every_tier(|means| {
-            let way = Way {
-                question: question.clone(),
-                means: Ok(means),
-            };
-            let node = Fixture::named("blocks", &[]);
-            let refusal = way.ask(question.clone(), node.pid()).err().unwrap();
-            let sentence = "this is not measured on arm64 yet, ";
-            assert!(refusal.message.contains(sentence), "{refusal}");
-        }),
         Kind::Rocksdb | Kind::Functions | Kind::Usdt | Kind::Chain => by_every_tier(|means| {
             test(&Way {
                 question: question.clone(),

@@ -4,10 +4,10 @@ use std::{arch::global_asm, hint::black_box, io, sync::Arc};
 
 use super::super::{Binary, DEFAULT_RING_BYTES, Plan, Site, own};
 
-// The first instruction is one that the kernel emulates, on x86-64 what CKB's hot functions begin with; but that of the last must be
-// single-stepped.
+// The first instruction is one that functions usually begin with: on x86-64 it is what CKB's hot functions do, and the kernel emulates it; on
+// arm64 it puts the return address on the stack, and the kernel single-steps that. That of the last is single-stepped on either.
 #[cfg(target_arch = "x86_64")]
-macro_rules! emulated {
+macro_rules! usual {
     () => {
         "push rbp; pop rbp; ret"
     };
@@ -19,9 +19,9 @@ macro_rules! stepped {
     };
 }
 #[cfg(target_arch = "aarch64")]
-macro_rules! emulated {
+macro_rules! usual {
     () => {
-        "b 1f; 1: ret"
+        "stp x29, x30, [sp, #-16]!; ldp x29, x30, [sp], #16; ret"
     };
 }
 #[cfg(target_arch = "aarch64")]
@@ -35,23 +35,23 @@ global_asm!(
     ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
     ".global ckb_probe_calibration_call; .type ckb_probe_calibration_call,@function",
     "ckb_probe_calibration_call:",
-    emulated!(),
+    usual!(),
     ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
     ".global ckb_probe_calibration_inner; .type ckb_probe_calibration_inner,@function",
     "ckb_probe_calibration_inner:",
-    emulated!(),
+    usual!(),
     ".size ckb_probe_calibration_inner, . - ckb_probe_calibration_inner",
     ".global ckb_probe_calibration_work; .type ckb_probe_calibration_work,@function",
     "ckb_probe_calibration_work:",
-    emulated!(),
+    usual!(),
     ".size ckb_probe_calibration_work, . - ckb_probe_calibration_work",
     ".global ckb_probe_calibration_twice; .type ckb_probe_calibration_twice,@function",
     "ckb_probe_calibration_twice:",
-    emulated!(),
+    usual!(),
     ".size ckb_probe_calibration_twice, . - ckb_probe_calibration_twice",
     ".global ckb_probe_calibration_counted; .type ckb_probe_calibration_counted,@function",
     "ckb_probe_calibration_counted:",
-    emulated!(),
+    usual!(),
     ".size ckb_probe_calibration_counted, . - ckb_probe_calibration_counted",
     ".global ckb_probe_calibration_stepped; .type ckb_probe_calibration_stepped,@function",
     "ckb_probe_calibration_stepped:",
@@ -86,7 +86,7 @@ pub(crate) struct Dummy {
 
 pub(super) const CACHE_LINE: usize = 64;
 
-pub(crate) const EMULATED: Dummy = Dummy {
+pub(crate) const USUAL: Dummy = Dummy {
     function: ckb_probe_calibration_call,
     calls: 10_000,
     rounds: ROUNDS,

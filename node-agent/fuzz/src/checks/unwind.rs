@@ -7,7 +7,8 @@ use std::{
 };
 
 use ckb_probe_symbols::unwind::{
-    Code, FRAMES_LIMIT, Module, Registers, Replaced, Section, Sections, Stack, Tables, Unwinder,
+    Aarch64, Code, Convention, FRAMES_LIMIT, Module, Registers, Replaced, Section, Sections, Stack,
+    Tables, Unwinder, X86_64,
 };
 
 /// Where the tables are, and what is mapped around them.
@@ -34,7 +35,8 @@ impl Code for AnyCode {
         let is_code = MAPPED.contains(&address);
         let before = match address & AFTER_CALL {
             0 => [0x90; 7],
-            _ => [0x90, 0x90, 0xe8, 0, 0, 0, 0],
+            // The last five bytes are one of x86-64, and the last four one of arm64.
+            _ => [0x90, 0x90, 0xe8, 1, 0, 0, 0x94],
         };
         is_code.then_some(before)
     }
@@ -60,38 +62,47 @@ pub fn check(bytes: &[u8]) {
         text: Some(MAPPED.start..TABLES),
         got: Some(MAPPED.end - 0x1000..MAPPED.end),
     });
-    let mut unwinder = Unwinder::new(vec![Module {
+    let module = Module {
         range: MAPPED,
         bias: 0,
         tables: tables.map(Arc::new),
         ckb_vm: Some(INTERPRETER),
-    }]);
-    let originals = [TABLES, 0, MAPPED.start + 8, u64::MAX];
-    let replaced = Replaced {
-        trampoline: Some(TRAMPOLINE),
-        addresses: &originals,
     };
     let at = TABLES.wrapping_add_signed(from_tables.into());
     let anywhere = u64::from(half(8)) << 32 | u64::from(half(2));
-    for ip in [
+    let places = [
         at,
         at.wrapping_add(1),
         INTERPRETER.start + 8,
         TRAMPOLINE.start + 3,
         anywhere,
-    ] {
-        let registers = Registers {
-            ip,
-            sp: STACK + u64::from(half(2)),
-            bp: STACK + u64::from(half(8)),
-            lr: 0,
-        };
-        let copied = Stack {
-            begin: STACK,
-            bytes: stack,
-        };
-        let chain = unwinder.chain(registers, copied, &replaced, &AnyCode);
-        assert!((1..=FRAMES_LIMIT).contains(&chain.frames.len()) || TRAMPOLINE.contains(&ip));
-    }
+    ];
+    let threads = places.map(|ip| Registers {
+        ip,
+        sp: STACK + u64::from(half(2)),
+        bp: STACK + u64::from(half(8)),
+        lr: anywhere,
+    });
+    follow::<X86_64>(&module, threads, stack);
+    follow::<Aarch64>(&module, threads, stack);
     assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+}
+
+/// As on this machine.
+fn follow<C: Convention>(module: &Module, threads: [Registers; 5], stack: &[u8]) {
+    let originals = [TABLES, 0, MAPPED.start + 8, u64::MAX];
+    let replaced = Replaced {
+        trampoline: Some(TRAMPOLINE),
+        addresses: &originals,
+    };
+    let copied = Stack {
+        begin: STACK,
+        bytes: stack,
+    };
+    let mut unwinder = Unwinder::<C>::new(vec![module.clone()]);
+    for thread in threads {
+        let chain = unwinder.chain(thread, copied, &replaced, &AnyCode);
+        let frames = chain.frames.len();
+        assert!((1..=FRAMES_LIMIT).contains(&frames) || TRAMPOLINE.contains(&thread.ip));
+    }
 }

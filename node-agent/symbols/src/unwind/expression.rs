@@ -6,10 +6,7 @@ use gimli::{
     LittleEndian, Location, Register, RegisterRule, UnwindContext, UnwindSection as _, Value,
 };
 
-use super::{
-    Registers, Stack, Tables,
-    machine::{self, FRAME_POINTER, RETURN_ADDRESS, STACK_POINTER},
-};
+use super::{Registers, Stack, Tables, convention::Convention};
 
 /// No expression takes more steps. Real ones take two.
 const STEPS: u32 = 64;
@@ -18,7 +15,7 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// The caller of who stands in a function that the tables tell of at this offset. None where they do not say, or the stack was
 /// not copied there.
-pub(super) fn caller(
+pub(super) fn caller<C: Convention>(
     tables: &Tables,
     function: usize,
     address: u64,
@@ -36,10 +33,11 @@ pub(super) fn caller(
     let row = function
         .unwind_info_for_address(&frames, bases, &mut context, address)
         .ok()?;
-    let evaluate = |expression: Expression<Slice<'_>>| evaluate(expression, encoding, at, stack);
+    let evaluate =
+        |expression: Expression<Slice<'_>>| evaluate::<C>(expression, encoding, at, stack);
     let frame = match row.cfa() {
         CfaRule::RegisterAndOffset { register, offset } => {
-            of_register(at, *register)?.checked_add_signed(*offset)?
+            of_register::<C>(at, *register)?.checked_add_signed(*offset)?
         }
         CfaRule::Expression(expression) => evaluate(expression.get(&frames).ok()?)?,
     };
@@ -51,23 +49,23 @@ pub(super) fn caller(
         _ => None,
     };
     Some(Registers {
-        ip: machine::address(restored(RETURN_ADDRESS)?),
+        ip: C::address(restored(C::RETURN_ADDRESS)?),
         sp: frame,
-        bp: restored(FRAME_POINTER).unwrap_or(at.bp),
+        bp: restored(C::FRAME_POINTER).unwrap_or(at.bp),
         lr: 0,
     })
 }
 
-fn of_register(at: Registers, register: Register) -> Option<u64> {
+fn of_register<C: Convention>(at: Registers, register: Register) -> Option<u64> {
     match register {
-        STACK_POINTER => Some(at.sp),
-        FRAME_POINTER => Some(at.bp),
-        RETURN_ADDRESS => Some(at.ip),
+        _ if register == C::STACK_POINTER => Some(at.sp),
+        _ if register == C::FRAME_POINTER => Some(at.bp),
+        _ if register == C::RETURN_ADDRESS => Some(at.ip),
         _ => None,
     }
 }
 
-fn evaluate(
+fn evaluate<C: Convention>(
     expression: Expression<Slice<'_>>,
     encoding: Encoding,
     at: Registers,
@@ -80,7 +78,7 @@ fn evaluate(
         result = match result {
             EvaluationResult::Complete => break,
             EvaluationResult::RequiresRegister { register, .. } => {
-                let value = Value::Generic(of_register(at, register)?);
+                let value = Value::Generic(of_register::<C>(at, register)?);
                 evaluation.resume_with_register(value).ok()?
             }
             EvaluationResult::RequiresMemory {

@@ -6,6 +6,9 @@ use super::*;
 
 mod modules;
 
+/// What differs between machines has tests of its own: here it is that of x86-64, wherever they run.
+type Unwinder = super::Unwinder<X86_64>;
+
 /// Where code is, in these tests.
 const CODE: Range<u64> = 0x40_1000..0x40_9000;
 /// Where the stack is.
@@ -263,7 +266,7 @@ fn calls_are_told_from_what_only_looks_like_them() {
     let ends = |bytes: &[u8]| {
         let mut code = [0x90; 7];
         code[7 - bytes.len()..].copy_from_slice(bytes);
-        ends_in_call(&code)
+        X86_64::ends_in_call(&code)
     };
     assert!(ends(&[0xe8, 0, 0, 0, 0]));
     assert!(ends(&[0xff, 0xd0]), "call *%rax");
@@ -327,7 +330,7 @@ proptest! {
     fn whatever_tables_and_stacks_say_a_chain_comes_out(
         functions in programs(),
         words in prop::collection::vec(word(), 0..128),
-        (ip, sp, bp) in (word(), word(), word()),
+        (ip, sp, bp, lr) in (word(), word(), word(), word()),
         bias in prop_oneof![Just(0_u64), word()],
     ) {
         let module = Module {
@@ -340,9 +343,13 @@ proptest! {
         let stack = Stack { begin: STACK, bytes: &bytes };
         let code = Known::calls(&words);
         let replaced = Replaced { trampoline: Some(STACK..STACK + 0x20), addresses: &words };
-        let registers = Registers { ip, sp, bp, lr: 0 };
-        let found = Unwinder::new(vec![module]).chain(registers, stack, &replaced, &code);
-        prop_assert!(found.frames.len() <= FRAMES_LIMIT);
+        let registers = Registers { ip, sp, bp, lr };
+        let modules = || vec![module.clone()];
+        let of_x86_64 = Unwinder::new(modules()).chain(registers, stack, &replaced, &code);
+        prop_assert!(of_x86_64.frames.len() <= FRAMES_LIMIT);
+        let mut unwinder = super::Unwinder::<Aarch64>::new(modules());
+        let of_arm64 = unwinder.chain(registers, stack, &replaced, &code);
+        prop_assert!(of_arm64.frames.len() <= FRAMES_LIMIT);
     }
 
     #[test]

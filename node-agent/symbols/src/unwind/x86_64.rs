@@ -2,70 +2,66 @@
 
 use std::sync::Arc;
 
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use gimli::{Register, X86_64};
+use framehop::x86_64::{UnwindRegsX86_64, UnwinderX86_64};
+use gimli::Register;
 
-use super::Registers;
+use super::{CALL_BYTES, Registers, convention::Convention};
 
-pub type Native = UnwinderX86_64<Arc<[u8]>>;
-pub type Cache = CacheX86_64;
+/// The machine.
+pub enum X86_64 {}
 
-/// The numbers that tables have for them.
-pub const STACK_POINTER: Register = X86_64::RSP;
-pub const FRAME_POINTER: Register = X86_64::RBP;
-pub const RETURN_ADDRESS: Register = X86_64::RA;
+impl Convention for X86_64 {
+    type ByTables = UnwinderX86_64<Arc<[u8]>>;
 
-/// What ckb-vm's interpreter in assembly pushes as it begins, in words: rbp, rbx, r12, r13, r14. What its macros push in between,
-/// for calls of their own, comes on top of that.
-pub const PUSHED_BY_CKB_VM: u64 = 5;
+    const STACK_POINTER: Register = gimli::X86_64::RSP;
+    const FRAME_POINTER: Register = gimli::X86_64::RBP;
+    const RETURN_ADDRESS: Register = gimli::X86_64::RA;
+    /// rbp, rbx, r12, r13, r14. What its macros push in between, for calls of their own, comes on top of that.
+    const PUSHED_BY_CKB_VM: u64 = 5;
 
-/// The longest call instruction.
-pub const CALL_BYTES: usize = 7;
-
-pub fn begin(at: Registers) -> UnwindRegsX86_64 {
-    UnwindRegsX86_64::new(at.ip, at.sp, at.bp)
-}
-
-pub fn end(ip: u64, registers: &UnwindRegsX86_64) -> Registers {
-    Registers {
-        ip,
-        sp: registers.sp(),
-        bp: registers.bp(),
-        lr: 0,
+    fn begin(at: Registers) -> UnwindRegsX86_64 {
+        UnwindRegsX86_64::new(at.ip, at.sp, at.bp)
     }
-}
 
-/// A return address as it is.
-pub const fn address(word: u64) -> u64 {
-    word
-}
-
-/// What the register of an innermost function says of its caller: there is none.
-pub const fn linked(_: Registers) -> Option<Registers> {
-    None
-}
-
-/// What the kernel's trampoline has pushed before its instruction at an offset, in bytes: rax, rcx, and r11 in two bytes.
-pub const fn pushed_by_trampoline(offset: u64) -> u64 {
-    match offset {
-        0..=2 => offset * 8,
-        3 => 16,
-        _ => 24,
+    fn end(ip: u64, registers: &UnwindRegsX86_64) -> Registers {
+        Registers {
+            ip,
+            sp: registers.sp(),
+            bp: registers.bp(),
+            lr: 0,
+        }
     }
-}
 
-/// Whether code ends in a call: `call rel32`, or `call` of a register or memory (`FF /2`) with any operand.
-pub fn ends_in_call(bytes: &[u8; CALL_BYTES]) -> bool {
-    const DIRECT: u8 = 0xe8;
-    const INDIRECT: u8 = 0xff;
-    if bytes[2] == DIRECT {
-        return true;
+    fn address(word: u64) -> u64 {
+        word
     }
-    (2..=CALL_BYTES).any(|length| {
-        let begin = CALL_BYTES - length;
-        bytes[begin] == INDIRECT
-            && operand_bytes(bytes[begin + 1], bytes.get(begin + 2)) == Some(length - 2)
-    })
+
+    fn linked(_: Registers) -> Option<Registers> {
+        None
+    }
+
+    /// rax, rcx, and r11 in two bytes.
+    fn pushed_by_trampoline(offset: u64) -> u64 {
+        match offset {
+            0..=2 => offset * 8,
+            3 => 16,
+            _ => 24,
+        }
+    }
+
+    /// `call rel32`, or `call` of a register or memory (`FF /2`) with any operand.
+    fn ends_in_call(bytes: &[u8; CALL_BYTES]) -> bool {
+        const DIRECT: u8 = 0xe8;
+        const INDIRECT: u8 = 0xff;
+        if bytes[2] == DIRECT {
+            return true;
+        }
+        (2..=CALL_BYTES).any(|length| {
+            let begin = CALL_BYTES - length;
+            bytes[begin] == INDIRECT
+                && operand_bytes(bytes[begin + 1], bytes.get(begin + 2)) == Some(length - 2)
+        })
+    }
 }
 
 /// How many bytes follow the ModRM byte of a call; None where it is none.

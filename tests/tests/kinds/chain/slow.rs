@@ -1,11 +1,21 @@
 //! Which blocks are told one by one, and with whom that called.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_crds::{KindSpec, kinds::chain::ChainProbe};
 
 use super::{blocks, every_block, heights, node, number};
 use crate::way::{in_every_way, lost, total};
+
+/// Stacks are unwound as they come, and nobody waits for long: in an emulated machine the first ones are not there in time.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// In so long they are, where the target's files have been read.
+const UNWINDING: Duration = Duration::from_millis(200);
 
 #[test]
 fn only_blocks_as_slow_as_the_threshold_are_listed_and_all_are_counted() {
@@ -83,29 +93,39 @@ fn slow_blocks_are_told_with_the_callers_of_what_took_longest_in_them() {
     in_every_way(with_stacks, |way| {
         let mut node = node();
         let mut session = way.attach(node.pid());
-        node.tell("sync 1 5000");
-        node.tell("accept 2 2 1 9000");
-        let events = session.events();
-        session.read().unwrap();
-        let [synced, slept] = &events[..] else {
-            panic!("{events:?}");
-        };
-        // By whom the file was synced; of a block without a long call, by whom it was committed.
-        let expected = [
-            (synced, "FileSync", "rocksdb_transaction_commit"),
-            (slept, "TxnCommit", "main"),
-        ];
-        let mut missing = 0;
-        for (event, of, caller) in expected {
-            if event["stackOf"] != of {
-                // Where a kernel preempts whoever copies it, there may be no room for it: that is counted, and the commit's is told.
-                assert!(event["stackOf"].is_null() || event["stackOf"] == "TxnCommit");
-                missing += 1;
-                continue;
+        let end = Instant::now() + PATIENCE;
+        let (mut without, mut otherwise, mut told) = (0, 0, BTreeSet::new());
+        for height in (1..).step_by(2) {
+            node.tell(&format!("sync {height} 5000"));
+            node.tell(&format!("accept {0} {0} 1 9000", height + 1));
+            thread::sleep(UNWINDING);
+            let events = session.events();
+            let [synced, slept] = &events[..] else {
+                panic!("{events:?}");
+            };
+            // By whom the file was synced; of a block without a long call, by whom it was committed.
+            let expected = [
+                (synced, "FileSync", "rocksdb_transaction_commit"),
+                (slept, "TxnCommit", "main"),
+            ];
+            for (event, of, caller) in expected {
+                if event["stackOf"] == of {
+                    let stack = event["stack"].to_string();
+                    assert!(stack.contains(caller) && stack.contains("main"), "{event}");
+                    told.insert(of);
+                    continue;
+                }
+                // Where a kernel preempts whoever copies it, there may be no room for it, and where a machine is slow, it may come too late:
+                // both are counted. There another call may have taken longest, too.
+                without += u64::from(event["stackOf"].is_null());
+                otherwise += 1;
             }
-            assert!(event["stack"].to_string().contains(caller), "{event}");
+            session.read().unwrap();
+            if told.len() == expected.len() {
+                break;
+            }
+            assert!(Instant::now() < end, "{told:?} {events:?}");
         }
-        assert!(missing < 2, "{events:?}");
-        assert_eq!(lost(&session), missing);
+        assert!((without..=otherwise).contains(&lost(&session)));
     });
 }

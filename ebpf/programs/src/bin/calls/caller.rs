@@ -168,7 +168,8 @@ unsafe fn describe(head: &mut Head, registers: *const pt_regs) {
 }
 
 /// Tells the return addresses that are replaced further up on the stack: whether the kernel's list still has those of the call that
-/// has just returned is different from kernel to kernel.
+/// has just returned is different from kernel to kernel. Each is told with the stack pointer at its function's entry, which is where it is
+/// again after the return, but for what that pops. A caller of that function has its own above.
 #[inline(always)]
 fn replaced(head: &mut Head) {
     // SAFETY: the helper has no preconditions.
@@ -180,7 +181,8 @@ fn replaced(head: &mut Head) {
         if let Some(it) = instance {
             let number = |found: Option<u64>| found.unwrap_or(0);
             if number(FIELDS.number::<CHAINED>(it)) == 0
-                && number(FIELDS.number::<STACK>(it)) >= head.sp
+                && number(FIELDS.number::<STACK>(it)).wrapping_add(registers::POPPED_BY_RETURN)
+                    > head.sp
             {
                 head.replaced[index] = number(FIELDS.number::<ORIGINAL>(it));
             }

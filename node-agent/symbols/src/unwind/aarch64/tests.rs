@@ -1,7 +1,7 @@
 use std::{ops::Range, sync::Arc};
 
 use super::{
-    super::{Chain, Code, Module, Registers, Replaced, Section, Sections, Stack, Tables, Unwinder},
+    super::{Chain, Code, Module, Replaced, Section, Sections, Stack, Tables, Unwinder},
     *,
 };
 
@@ -61,6 +61,15 @@ const FRAME: &[u8] = &[0x0e, 32, 0x9d, 4, 0x9e, 3];
 const OUTERMOST: &[u8] = &[0x07, 30];
 
 fn chain(tables: Option<Tables>, registers: Registers, words: &[u64]) -> Chain {
+    followed(tables, registers, words, &Replaced::default())
+}
+
+fn followed(
+    tables: Option<Tables>,
+    registers: Registers,
+    words: &[u64],
+    replaced: &Replaced<'_>,
+) -> Chain {
     let module = Module {
         range: CODE_RANGE,
         bias: 0,
@@ -72,7 +81,7 @@ fn chain(tables: Option<Tables>, registers: Registers, words: &[u64]) -> Chain {
         begin: STACK,
         bytes: &bytes,
     };
-    Unwinder::new(vec![module]).chain(registers, stack, &Replaced::default(), &Calls)
+    Unwinder::<Aarch64>::new(vec![module]).chain(registers, stack, replaced, &Calls)
 }
 
 #[test]
@@ -92,6 +101,36 @@ fn a_leafs_caller_is_in_its_register_and_callers_are_on_the_stack_with_their_sig
         guessed: false,
     };
     assert_eq!(found, expected);
+}
+
+#[test]
+fn return_addresses_that_the_kernel_has_replaced_are_put_back_signed_ones_too() {
+    // Kernels whose processes have 52 bits for addresses map it at their end.
+    const TRAMPOLINE: u64 = 0x000f_ffff_ffff_f000;
+    let known = || tables(&[(0x40_1000, &[]), (0x40_2000, FRAME), (0x40_3000, OUTERMOST)]);
+    let originals = Replaced {
+        trampoline: Some(TRAMPOLINE..TRAMPOLINE + 0x1000),
+        addresses: &[0x40_2010, 0x40_3020],
+    };
+    // The one is in the register yet, and the other where a function put it, signed.
+    let words = [STACK + 64, SIGNED | TRAMPOLINE, 0, 0, 0, 0];
+    let registers = Registers {
+        ip: 0x40_1050,
+        sp: STACK,
+        bp: STACK,
+        lr: TRAMPOLINE,
+    };
+    let found = followed(Some(known()), registers, &words, &originals);
+    assert_eq!(found.frames, [0x40_1050, 0x40_200f, 0x40_301f]);
+    assert!(found.complete);
+    // On the trampoline itself, which is a breakpoint, and has pushed nothing.
+    let returned = Registers {
+        ip: TRAMPOLINE,
+        ..registers
+    };
+    let found = followed(Some(known()), returned, &words, &originals);
+    assert_eq!(found.frames, [0x40_2010, 0x40_301f]);
+    assert!(found.complete);
 }
 
 #[test]
@@ -117,10 +156,13 @@ fn calls_are_told_from_what_is_none() {
         0xd63f_087f,
         0xd73f_0864,
     ] {
-        assert!(ends_in_call(&after_three_bytes(call)), "{call:x}");
+        assert!(Aarch64::ends_in_call(&after_three_bytes(call)), "{call:x}");
     }
     // b, br x3, ret, nop
     for other in [0x1400_0001, 0xd61f_0060, 0xd65f_03c0, 0xd503_201f] {
-        assert!(!ends_in_call(&after_three_bytes(other)), "{other:x}");
+        assert!(
+            !Aarch64::ends_in_call(&after_three_bytes(other)),
+            "{other:x}"
+        );
     }
 }
