@@ -11,35 +11,27 @@ LOG=$CACHE/log/ckb.log
 # Kept until the build is through, so that an interrupted one goes on where it was.
 TARGET_DIR=$CACHE/build/ckb-$CKB
 
-# Rust 1.80 and later refuse earlier releases of the crate time, as lock files of CKB up to 0.118 name: they get this one.
+# Rust 1.80 and later refuse earlier releases of the crate time, as lock files of CKB before 0.119 name: they get this one.
 TIME=0.3.36
 
 build() {
   local builder=$BASHPID # taken here: after & it would be the reporter's own
   report_progress "$builder" &
   export CARGO_TARGET_DIR=$TARGET_DIR
-  local source
-  source=$(source_of_ckb)
-  if is_at_least "$(locked time "$source")" "$TIME"; then
+  if is_at_least "$CKB" 0.119; then
     cargo_install "$1" "$LOG" ckb "$CKB"
   else
-    rm -rf "$TARGET_DIR/source"
+    local source=$TARGET_DIR/source
+    rm -rf "$source"
     mkdir -p "$TARGET_DIR"
-    cp -r "$source" "$TARGET_DIR/source"
-    rm -f "$TARGET_DIR/source/rust-toolchain.toml" # of the Rust that CKB was built with then
-    run_logged "$LOG" env -C "$TARGET_DIR/source" cargo update --quiet --precise "$TIME" time
-    run_logged "$LOG" cargo install --path "$TARGET_DIR/source" --locked --root "$1"
+    # Cargo gets the source for that, and keeps it there.
+    run_logged "$LOG" cargo info --quiet "ckb@$CKB"
+    cp -r "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/"ckb-$CKB" "$source"
+    rm -f "$source/rust-toolchain.toml" # of the Rust that CKB was built with then
+    run_logged "$LOG" env -C "$source" cargo update --quiet --precise "$TIME" time
+    run_logged "$LOG" cargo install --path "$source" --locked --root "$1"
   fi
 }
-
-# source_of_ckb: where Cargo has put the source of this release.
-source_of_ckb() {
-  run_logged "$LOG" cargo info --quiet "ckb@$CKB"
-  echo "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*/"ckb-$CKB"
-}
-
-# locked CRATE SOURCE: which release its lock file names.
-locked() { awk -v name="name = \"$1\"" '$0 == name { getline; gsub(/[^0-9.]/, ""); print; exit }' "$2/Cargo.lock"; }
 
 # report_progress PID: a line a minute, as long as PID runs.
 report_progress() {

@@ -8,15 +8,15 @@ use std::{
     io::{self, Write},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
-        mpsc::{Receiver, Sender, SyncSender, channel, sync_channel},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::Duration,
 };
 
-/// So many lines wait at the most: some megabytes, where each has the stack of a slow call.
-const WAITING: usize = 1000;
+/// So many bytes of lines wait at the most: those of some targets at once, each of which may write a thousand.
+const WAITING: usize = 4 << 20;
 
 /// So long a program waits at its end for whoever reads them.
 pub const LAST_LINES: Duration = Duration::from_secs(1);
@@ -24,13 +24,21 @@ pub const LAST_LINES: Duration = Duration::from_secs(1);
 /// Where lines go. Each handle leads to the same thread.
 #[derive(Clone, Debug)]
 pub struct Lines {
-    jobs: SyncSender<Job>,
-    left_out: Arc<AtomicU64>,
+    jobs: Sender<Job>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// Bytes.
+    waiting: AtomicUsize,
+    /// Lines, since that was last said.
+    left_out: AtomicU64,
 }
 
 #[derive(Debug)]
 enum Job {
-    /// One or several, each with its end.
+    /// With its end.
     Write(Vec<u8>),
     /// Says that all that came before is written.
     Tell(Sender<()>),
@@ -42,23 +50,26 @@ impl Lines {
         out: impl Write + Send + 'static,
         notice: impl Fn(u64) -> String + Send + 'static,
     ) -> io::Result<Self> {
-        let (jobs, waiting) = sync_channel(WAITING);
-        let left_out = Arc::new(AtomicU64::new(0));
+        let (jobs, waiting) = channel();
+        let shared = Arc::<Shared>::default();
         let lines = Self {
             jobs,
-            left_out: left_out.clone(),
+            shared: shared.clone(),
         };
         thread::Builder::new()
             .name("lines".to_owned())
-            .spawn(move || write_all(&waiting, out, &left_out, &notice))?;
+            .spawn(move || write_all(&waiting, out, &shared, &notice))?;
         Ok(lines)
     }
 
     /// Whether there is room for it. If not, it is left out.
     pub fn offer(&self, line: Vec<u8>) -> bool {
-        let is_taken = self.jobs.try_send(Job::Write(line)).is_ok();
+        let bytes = line.len();
+        let before = self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
+        let is_taken = before + bytes <= WAITING && self.jobs.send(Job::Write(line)).is_ok();
         if !is_taken {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+            self.shared.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.left_out.fetch_add(1, Ordering::Relaxed);
         }
         is_taken
     }
@@ -66,7 +77,7 @@ impl Lines {
     /// Waits until all of them are written, for so long at the most.
     pub fn flush(&self, patience: Duration) {
         let (tell, told) = channel();
-        if self.jobs.try_send(Job::Tell(tell)).is_ok() {
+        if self.jobs.send(Job::Tell(tell)).is_ok() {
             let _ = told.recv_timeout(patience);
         }
     }
@@ -88,15 +99,18 @@ impl Write for Lines {
 fn write_all(
     jobs: &Receiver<Job>,
     mut out: impl Write,
-    left_out: &AtomicU64,
+    shared: &Shared,
     notice: &impl Fn(u64) -> String,
 ) {
     for job in jobs {
         match job {
-            Job::Write(line) => drop(out.write_all(&line)),
+            Job::Write(line) => {
+                drop(out.write_all(&line));
+                shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
+            }
             Job::Tell(told) => drop(told.send(())),
         }
-        let missing = left_out.swap(0, Ordering::Relaxed);
+        let missing = shared.left_out.swap(0, Ordering::Relaxed);
         if missing > 0 {
             drop(writeln!(out, "{}", notice(missing)));
         }
@@ -115,16 +129,18 @@ mod tests {
 
     #[test]
     fn whoever_reads_nothing_holds_nobody_up_and_learns_of_what_was_left_out() {
+        const ALL: usize = 10_000;
         let (reader, writer) = pipe().unwrap();
         let lines = Lines::to(writer, |count| format!("{count} left out")).unwrap();
         let began = Instant::now();
-        let taken = (0..5000)
-            .filter(|number| lines.offer(format!("{number:0200}\n").into_bytes()))
+        let taken = (0..ALL)
+            .filter(|number| lines.offer(format!("{number:0999}\n").into_bytes()))
             .count();
         lines.flush(Duration::from_millis(10));
         assert!(began.elapsed() < Duration::from_secs(5), "nobody waits");
         // What waits, and what a pipe has room for.
-        assert!((WAITING..2 * WAITING).contains(&taken), "{taken}");
+        let most = (WAITING + (1 << 20)) / 1000;
+        assert!((WAITING / 1000..most).contains(&taken), "{taken}");
         // It goes on as soon as somebody reads.
         let reader = thread::spawn(move || {
             let read = BufReader::new(reader).lines().map_while(Result::ok);
@@ -134,16 +150,16 @@ mod tests {
             });
             read.collect::<Vec<_>>()
         });
-        while !lines.offer(b"5000\n".to_vec()) {
+        while !lines.offer(format!("{ALL}\n").into_bytes()) {
             thread::sleep(Duration::from_millis(1));
         }
         drop(lines);
         let read = reader.join().unwrap();
         let written: Vec<usize> = read.iter().filter_map(|line| line.ok()).collect();
         assert!(written.is_sorted());
-        assert_eq!((written.len(), written.last()), (taken + 1, Some(&5000)));
+        assert_eq!((written.len(), written.last()), (taken + 1, Some(&ALL)));
         let left_out: usize = read.iter().filter_map(|line| line.err()).sum();
-        assert!(left_out >= 5000 - taken, "{left_out} of {}", 5000 - taken);
+        assert!(left_out >= ALL - taken, "{left_out} of {}", ALL - taken);
     }
 
     #[test]

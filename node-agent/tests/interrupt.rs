@@ -81,7 +81,7 @@ fn who_reads_nothing_keeps_it_neither_from_its_budget_nor_from_ending() {
         target.tell(&format!("alpha_one {count}"));
         began.elapsed()
     };
-    let unprobed = calls(1_000_000);
+    let unprobed = (0..4).map(|_| calls(1_000_000)).max().unwrap();
     let mut probe = Killed(
         Command::new(ckb_probe())
             .args(["functions", "--match", "alpha_one", "--threshold", "0s"])

@@ -7,7 +7,7 @@ use std::{
 
 use ckb_probe_crds::{CkbProbe, NodeProbe};
 use ckb_probe_views::{
-    document::{Distribution, Document, View},
+    document::Distribution,
     heatmap::{Heatmap, told},
     histogram::{self, Which},
 };
@@ -16,8 +16,8 @@ use kube::{Api, Client, api::ListParams};
 use tokio::time::{Instant, sleep_until};
 
 use crate::{
-    ClusterArguments, Outcome, VerbError, error::sentence, interrupts::Interrupts, print,
-    top::clock,
+    ClusterArguments, Outcome, VerbError, documents, error::sentence, interrupts::Interrupts,
+    print, top::clock,
 };
 
 const LOOK: Duration = Duration::from_secs(1);
@@ -92,11 +92,7 @@ impl Canvas {
     /// What is drawn after another look, by which these intervals are complete.
     pub fn draw(&mut self, heatmap: &Heatmap, complete: &[Distribution]) -> String {
         if self.json {
-            let document = |one: &Distribution| Document::of(View::Distribution(one.clone()));
-            return complete
-                .iter()
-                .map(|one| document(one).line() + "\n")
-                .collect();
+            return documents(complete);
         }
         if !self.redraws {
             return String::new();

@@ -2,13 +2,13 @@
 
 use ckb_probe_crds::{CkbProbe, NodeProbe};
 use ckb_probe_views::{
-    document::{Distribution, Document, View},
+    document::Distribution,
     histogram::{self, Which},
 };
 use clap::Args;
 use kube::{Api, api::ListParams};
 
-use crate::{ClusterArguments, Outcome, VerbError, print};
+use crate::{ClusterArguments, Outcome, VerbError, documents, print};
 
 /// What is said at the end of `--help`.
 pub const EXAMPLES: &str = "Examples:\n  \
@@ -60,13 +60,7 @@ impl HowArguments {
     /// What was found, one after the other.
     pub fn text(&self, found: &[Distribution]) -> String {
         match self.output {
-            Some(_) => {
-                let document = |one: &Distribution| Document::of(View::Distribution(one.clone()));
-                found
-                    .iter()
-                    .map(|one| document(one).line() + "\n")
-                    .collect()
-            }
+            Some(_) => documents(found),
             None => {
                 let texts: Vec<String> = found.iter().map(Distribution::text).collect();
                 texts.join("\n")

@@ -33,7 +33,7 @@ use std::{
 
 use ckb_probe_views::{
     diagnosis::Diagnosis,
-    document::{Document, View},
+    document::{Distribution, Document, View},
     text::Detail,
 };
 
@@ -53,6 +53,16 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// A document for each of these, in a line.
+pub(crate) fn documents(all: &[Distribution]) -> String {
+    let documents = all
+        .iter()
+        .cloned()
+        .map(View::Distribution)
+        .map(Document::of);
+    documents.map(|document| document.line() + "\n").collect()
 }
 
 /// Under this name it is kubectl's.

@@ -21,7 +21,7 @@ impl Sampled {
 
     /// What whoever reads the list must know of it: None where nothing was sampled.
     pub fn told(&self) -> Option<String> {
-        sentence(&self.0.iter().map(String::as_str).collect::<Vec<_>>())
+        sentence(self.0.iter().map(String::as_str).collect())
     }
 }
 
@@ -32,19 +32,19 @@ pub fn of(probes: &[ProbeStatus]) -> Option<String> {
         let percent = row.sampling_percent.as_deref();
         percent.is_some_and(|percent| percent != "100")
     });
-    sentence(&sampled.map(|row| row.key.as_str()).collect::<Vec<_>>())
+    sentence(sampled.map(|row| row.key.as_str()).collect())
 }
 
-fn sentence(rows: &[&str]) -> Option<String> {
-    let (named, others) = rows.split_at(rows.len().min(NAMED));
-    let named = match named {
-        [] => return None,
-        named => named.join(", "),
-    };
-    let others = match others.len() {
+fn sentence(rows: BTreeSet<&str>) -> Option<String> {
+    let others = match rows.len().saturating_sub(NAMED) {
         0 => String::new(),
         others => format!(" and {others} more"),
     };
+    let named: Vec<&str> = rows.into_iter().take(NAMED).collect();
+    if named.is_empty() {
+        return None;
+    }
+    let named = named.join(", ");
     Some(format!(
         "for a part of the time these were not watched, and what came then is not listed: {named}{others}"
     ))
@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn five_are_named_and_it_is_said_how_many_more_there_are() {
-        let rows = ["a", "b", "c", "d", "e", "f", "g"].map(|key| RowStatus {
+        let rows = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| RowStatus {
             key: key.to_owned(),
-            sampling_percent: (key != "g").then(|| match key {
+            sampling_percent: (key != "h").then(|| match key {
                 "a" => "100".to_owned(),
                 _ => "0.04".to_owned(),
             }),
@@ -105,11 +105,15 @@ mod tests {
             ..ProbeStatus::default()
         };
         assert_eq!(of(&[]), None);
-        assert_eq!(of(&[status(&rows[..1]), status(&rows[6..])]), None);
-        assert_eq!(of(&[status(&rows)]), Some(format!("{BEGINS}b, c, d, e, f")));
+        assert_eq!(of(&[status(&rows[..1]), status(&rows[7..])]), None);
         assert_eq!(
-            of(&[status(&rows[..4]), status(&rows[1..])]),
-            Some(format!("{BEGINS}b, c, d, b, c and 3 more"))
+            of(&[status(&rows[..6])]),
+            Some(format!("{BEGINS}b, c, d, e, f"))
+        );
+        // A row of two probes is one.
+        assert_eq!(
+            of(&[status(&rows[..4]), status(&rows)]),
+            Some(format!("{BEGINS}b, c, d, e, f and 1 more"))
         );
     }
 }

@@ -11,7 +11,7 @@ use ckb_probe_kubectl::blocks::WatchArguments;
 use ckb_probe_symbols::text;
 use clap::Args;
 
-use super::{CliError, Outcome, lines};
+use super::{CliError, Outcome, measure::lines};
 
 /// Longer lines are no blocks.
 const MOST: u64 = 1 << 20;

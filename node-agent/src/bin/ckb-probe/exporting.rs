@@ -3,10 +3,19 @@
 use std::time::Duration;
 
 use ckb_probe_agent::{driver::engine::Session, export::metric_sink::MetricSink, observe::Process};
-use ckb_probe_traces::{Settings, Signal, metric_interval};
+use ckb_probe_traces::{Limits, Settings, Signal, metric_interval};
 use tokio::time::Instant;
 
-use crate::{CliError, LAST_SPANS, QUEUE};
+use crate::CliError;
+
+/// Spans come once in an interval, and all of them together: of ten thousand a second and more.
+pub const QUEUE: Limits = Limits {
+    queue_bytes: 32 << 20,
+    ..Limits::DEFAULT
+};
+
+/// At the end, what still waits to be exported has so long.
+pub const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// Exports what was counted, each so often.
 pub struct Figures {

@@ -26,7 +26,7 @@ use self::folder::{FolderError, Writer};
 use super::{
     BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check,
     intervals::{Ends, interval},
-    wait_for_process,
+    measure::wait_for_process,
 };
 
 /// What the stacks of one sort may take of memory, and of a file.
@@ -176,6 +176,8 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         (writer, stacks) = written.ok_or_else(hangs)??;
         over = over.or_else(|| session.instance().must_detach());
     }
+    // Whoever takes the end of the record may take their time.
+    drop(session);
     let reason = over.unwrap_or_default();
     let ended = writer.end(End { at: now(), reason });
     ended.map_err(RecordError::from)?;
