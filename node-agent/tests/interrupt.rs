@@ -1,4 +1,4 @@
-//! Ctrl-C ends it whenever it comes: also in the moment in which something else is due.
+//! Ctrl-C ends it whenever it comes: also in the moment in which something else is due. Ctrl-Z does not leave a target to itself.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 use std::{
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, ckb_probe};
+use ckb_probe_testkit::{Fixture, Folder, ckb_probe, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -124,4 +124,60 @@ fn who_reads_nothing_keeps_it_neither_from_its_budget_nor_from_ending() {
     errors.read_to_string(&mut said).unwrap();
     assert!(said.contains("nobody read what was printed last"), "{said}");
     drop(out);
+}
+
+/// Of a process, as /proc tells it.
+fn status_of(pid: u32, what: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
+    line.unwrap().trim().to_owned()
+}
+
+#[test]
+fn what_has_attached_something_is_not_suspended_and_says_why() {
+    let folder = Folder::new();
+    let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
+    let pid = target.pid().to_string();
+    for verb in [
+        "syscalls",
+        "profile",
+        "heatmap --preset disk",
+        "cost syscalls",
+        "record --preset disk -o",
+    ] {
+        let mut probe = Command::new(ckb_probe());
+        probe.args(verb.split(' '));
+        if verb == "record --preset disk -o" {
+            probe.arg(folder.path("record"));
+        }
+        let mut probe = Killed(
+            probe
+                .args(["--pid", &pid])
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let child = &mut probe.0;
+        let own = child.id();
+        wait_until("it knows of Ctrl-Z", || {
+            let caught = u64::from_str_radix(&status_of(own, "SigCgt"), 16).unwrap();
+            caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
+        });
+        kill_process(Pid::from_child(child), Signal::TSTP).unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let mut lines = errors.lines().map_while(Result::ok);
+        let said = lines.find(|line| line.contains("suspended"));
+        assert_eq!(
+            said.as_deref(),
+            Some(
+                "ckb-probe: not suspended: what is attached would stay so, with nobody to keep it within the budget. Ctrl-C ends this; \
+                 with & behind it, a command runs in the background"
+            ),
+            "{verb}"
+        );
+        assert!(!status_of(own, "State").starts_with('T'), "{verb}");
+        drop(probe);
+    }
 }

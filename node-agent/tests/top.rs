@@ -205,6 +205,12 @@ fn without_a_terminal_or_with_one_that_is_dumb_it_says_what_to_use_instead() {
         let seen = seen.replace('\n', "");
         seen.contains("TERM=\"dumb\" says that this terminal has none: --once prints one picture")
     });
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("{CKB_PROBE} top --pid 1 &"));
+    terminal.until("a refusal", |seen| {
+        let seen = seen.replace('\n', "");
+        seen.contains("runs in the background of this one: start it without &")
+    });
 }
 
 #[test]

@@ -23,6 +23,8 @@ use ratatui_crossterm::CrosstermBackend;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    process::getpgrp,
+    termios::tcgetpgrp,
 };
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -42,6 +44,11 @@ pub enum TerminalError {
         "top draws on a terminal, and {0} is none: --once prints one picture, and -o json one for programs"
     )]
     None(&'static str),
+    /// Somebody else has it.
+    #[error(
+        "top reads keys of a terminal, and runs in the background of this one: start it without &, or with --once for one picture"
+    )]
+    Background,
     /// It cannot be drawn on.
     #[error(
         "top moves a cursor, and TERM={0:?} says that this terminal has none: --once prints one picture, and -o json one for programs"
@@ -64,6 +71,10 @@ pub fn check() -> Result<(), TerminalError> {
     }
     if !stdin().is_terminal() {
         return Err(TerminalError::None("standard input"));
+    }
+    // The kernel would stop all of the program as soon as it asks for keys. Of a terminal that is not its own, nobody knows.
+    if tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp()) {
+        return Err(TerminalError::Background);
     }
     match std::env::var("TERM") {
         Ok(term) if term != "dumb" && !term.is_empty() => Ok(()),

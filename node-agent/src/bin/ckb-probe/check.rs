@@ -23,7 +23,7 @@ use ckb_probe_views::{
 use clap::Args;
 use serde_json::json;
 
-use super::{CliError, Outcome, TierArgument};
+use super::{CliError, Outcome, TierArgument, suspension};
 
 /// A sampled row has its turn within that time, mostly.
 const STEP: Duration = Duration::from_millis(20);
@@ -94,6 +94,7 @@ pub fn run(arguments: &CheckArguments) -> Result<Outcome, CliError> {
 
 /// The places of a process, one after the other.
 fn of_process(arguments: &CheckArguments, preflight: Preflight) -> Result<Outcome, CliError> {
+    suspension::refuse()?;
     let end = Instant::now() + arguments.wait.get();
     let found = loop {
         let found = look(arguments, &preflight).diagnose();

@@ -23,7 +23,7 @@ use tokio::{
 
 pub use self::account::AccountError;
 use self::account::Source;
-use super::{BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument};
+use super::{BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, suspension};
 
 /// Of which kind, and how.
 #[derive(Args, Debug)]
@@ -87,6 +87,7 @@ struct Waiting {
 /// Compares, and says what came of it.
 pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, CliError> {
     let [duration, window, settle] = [how.duration, how.window, how.settle].map(|time| time.get());
+    suspension::refuse()?;
     let process = find_process(how.process.pid, &how.process.executable)?;
     let mut comparison = Comparison {
         means: preflight(how.tier.tier).means,

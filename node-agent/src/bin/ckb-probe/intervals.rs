@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::CliError;
+use super::{CliError, suspension};
 
 /// How often the ring buffers of slow calls are emptied, as in an agent.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -103,6 +103,7 @@ impl fmt::Display for Over {
 impl Ends {
     /// From here on, and not only while they are waited for: a signal that comes between two waits is not lost.
     pub fn of(process: ProcessId) -> Result<Self, CliError> {
+        suspension::refuse()?;
         Ok(Self {
             exit: Exit::of(process)?,
             interrupt: signal(SignalKind::interrupt()).map_err(CliError::Signal)?,

@@ -34,6 +34,7 @@ use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
     intervals::{Ends, Over, Waited, interval},
+    suspension,
 };
 
 /// So long a terminal is waited for that is to be given back.
@@ -374,6 +375,7 @@ struct Local {
 
 impl Local {
     fn attach(arguments: &LocalArguments) -> Result<Self, CliError> {
+        suspension::refuse()?;
         let executable = arguments.executable.as_deref().unwrap_or_default();
         let process = find_process(arguments.pid, executable)?;
         let means = preflight(arguments.tier.tier).means;

@@ -16,6 +16,7 @@ mod profile;
 mod record;
 mod report;
 mod slow;
+mod suspension;
 mod symbols;
 mod table;
 

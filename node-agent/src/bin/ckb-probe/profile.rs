@@ -34,7 +34,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{CliError, Outcome, ProcessArguments};
+use super::{CliError, Outcome, ProcessArguments, suspension};
 
 /// How often it is looked, in a second, where nobody says: a number that keeps no step with what runs by the clock.
 const RUNNING_FREQUENCY: u32 = 99;
@@ -155,6 +155,7 @@ async fn sample(
     time: Duration,
     mut tell: impl FnMut(Duration),
 ) -> Result<Profile, CliError> {
+    suspension::refuse()?;
     let exit = Exit::of(process.id)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
