@@ -3,8 +3,8 @@
 #   tar -xzf ckb-probe-0.1.0-x86_64-linux-gnu.tar.gz
 #   docker build --tag YOUR-REGISTRY/ckb-probe:0.1.0 --build-arg VERSION=0.1.0 ckb-probe-0.1.0
 #
-# `make image-test` builds it with buildah, on a base of Debian's packages, and has it run. Only x86-64: the BPF programs read that
-# machine's registers.
+# And likewise of the archive for aarch64, with --platform linux/arm64: nothing is run as it is built. `make image-test` builds both with
+# buildah, on bases of Debian's packages, and has their programs run.
 
 # Any with glibc 2.35 and libgcc_s: no shell, no packages. TLS is in the programs, the cluster's certificate comes with the service account.
 ARG BASE=gcr.io/distroless/cc-debian12

@@ -70,11 +70,11 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
 
-image-test: ## the image of a release, by buildah on a base of Debian's packages: two builds, one digest, and what is in it
-	scripts/setup.sh build cluster release && scripts/image-test.sh $(RELEASE)
+image-test: ## the images of a release, by buildah on bases of Debian's packages: two builds, one digest, and what is in it
+	scripts/setup.sh build cluster release arm64 && scripts/image-test.sh $(RELEASE)
 
-release: ## everything that a release holds, in target/release-VERSION: ten minutes; RELEASE_KEY=… names the SSH key that signs
-	scripts/setup.sh build cluster release && RELEASE_KEY=$(RELEASE_KEY) scripts/release.sh
+release: ## everything that a release holds, in target/release-VERSION, for x86-64 and arm64: twenty minutes; RELEASE_KEY=… names the SSH key that signs
+	scripts/setup.sh build cluster release arm64 && RELEASE_KEY=$(RELEASE_KEY) scripts/release.sh
 
 book: ## docs/ as a book with search, in target/book; builds mdBook once
 	scripts/setup.sh book && scripts/book.sh

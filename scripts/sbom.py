@@ -17,6 +17,7 @@ import datetime
 import hashlib
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,9 @@ import zlib
 
 # Where cargo-auditable puts it, compressed JSON: github.com/rust-secure-code/cargo-auditable/blob/master/PARSING.md
 SECTION = ".dep-v0"
+
+# What binutils call the machines that programs are for, by the number that ELF has for each.
+MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def parse_arguments():
@@ -36,10 +40,17 @@ def parse_arguments():
     return parser.parse_args()
 
 
+def objcopy(program):
+    """The name of the objcopy that knows programs of that machine."""
+    with open(program, "rb") as file:
+        machine = MACHINES.get(int.from_bytes(file.read(20)[18:], "little"), platform.machine())
+    return "objcopy" if machine == platform.machine() else f"{machine}-linux-gnu-objcopy"
+
+
 def packages(program):
     """The packages that a program was made of: [{name, version, source, kind, dependencies, root}]."""
     with tempfile.NamedTemporaryFile() as section:
-        dump = ["objcopy", "--dump-section", f"{SECTION}={section.name}", program, "/dev/null"]
+        dump = [objcopy(program), "--dump-section", f"{SECTION}={section.name}", program, "/dev/null"]
         done = subprocess.run(dump, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{program} does not say which crates it is made of: build it with cargo auditable ({done.stderr.strip()})")

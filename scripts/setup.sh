@@ -10,7 +10,7 @@
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
-#   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
+#   release  cargo-auditable, buildah, mmdebstrap    the first time 2 minutes; not part of all
 #   krew     krew, which installs plugins of kubectl the first time 20 seconds; not part of all
 #   book     mdBook                                  the first time 12 minutes beside other builds; not part of all
 #   arm64    a linker and Rust's std for arm64       the first time 30 seconds; not part of all
@@ -253,7 +253,8 @@ has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
 
 # What a release is made and looked into with, and what makes its image without a container engine.
 release_packages() {
-  missing_packages binutils=objcopy openssh-client=ssh-keygen python3=python3 buildah=buildah mmdebstrap=mmdebstrap
+  missing_packages binutils=objcopy openssh-client=ssh-keygen python3=python3 buildah=buildah mmdebstrap=mmdebstrap \
+    qemu-user=qemu-aarch64
 }
 
 release_tools() {

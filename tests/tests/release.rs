@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PROGRAMS: [&str; 3] = ["ckb-probe", "ckb-probe-operator", "node-agent"];
+/// What stand-ins are compiled for: what is made of those of another architecture takes another compiler.
+const HERE: &str = "amd64";
 const DOES_NOTHING: &str = "int main(void) { return 0; }";
 
 /// What cargo-auditable writes into a program.
@@ -46,9 +48,16 @@ fn build(folder: &Path, program: &str, source: &str) {
 }
 
 fn programs() -> TempDir {
+    programs_of(HERE)
+}
+
+/// The same, said to be for an architecture.
+fn programs_of(architecture: &str) -> TempDir {
     let folder = TempDir::new().unwrap();
+    let own = folder.path().join(architecture);
+    fs::create_dir(&own).unwrap();
     for program in PROGRAMS {
-        build(folder.path(), program, DOES_NOTHING);
+        build(&own, program, DOES_NOTHING);
     }
     folder
 }
@@ -122,7 +131,7 @@ fn the_same_programs_make_the_same_bytes_at_any_time() {
     made(programs.path(), &one, &[]);
     // Another time, other times of files, another folder.
     for program in PROGRAMS {
-        run(Command::new("touch").arg(programs.path().join(program)));
+        run(Command::new("touch").arg(programs.path().join(HERE).join(program)));
     }
     let stays = TempDir::new().unwrap();
     made(programs.path(), &another, &[("TMPDIR", stays.path())]);
@@ -137,14 +146,14 @@ fn the_same_programs_make_the_same_bytes_at_any_time() {
     let expected = [
         "SHA256SUMS".to_string(),
         format!("ckb-probe-{version}-crds.yaml"),
+        format!("ckb-probe-{version}-x86_64-linux-gnu.cdx.json"),
         format!("ckb-probe-{version}-x86_64-linux-gnu.tar.gz"),
-        format!("ckb-probe-{version}.cdx.json"),
         format!("ckb-probe-{version}.tgz"),
     ];
     let names: Vec<String> = files(&one).into_keys().collect();
     assert_eq!(names, expected);
     // The programs are in the archive as they are.
-    let archive = one.join(&expected[2]);
+    let archive = one.join(&expected[3]);
     run(Command::new("tar")
         .arg("-xzf")
         .arg(archive)
@@ -154,7 +163,8 @@ fn the_same_programs_make_the_same_bytes_at_any_time() {
             .path()
             .join(format!("ckb-probe-{version}/bin/{program}"));
         let packed = fs::read(packed).unwrap();
-        assert_eq!(packed, fs::read(programs.path().join(program)).unwrap());
+        let own = programs.path().join(HERE).join(program);
+        assert_eq!(packed, fs::read(own).unwrap());
     }
 }
 
@@ -225,9 +235,26 @@ fn a_program_that_needs_a_newer_c_library_or_names_folders_is_refused() {
         ),
     ] {
         let programs = programs();
-        build(programs.path(), "node-agent", source);
-        let out = programs.path().join("out");
-        let output = release(programs.path(), &out, &[]);
+        build(&programs.path().join(HERE), "node-agent", source);
+        let out = TempDir::new().unwrap();
+        let output = release(programs.path(), out.path(), &[]);
+        assert!(!output.status.success());
+        assert!(said(&output).contains(expected), "{}", said(&output));
+    }
+}
+
+#[test]
+fn programs_that_are_not_for_the_architecture_they_are_said_to_be_for_are_refused() {
+    for (architecture, expected) in [
+        (
+            "arm64",
+            "ckb-probe of arm64 is for Advanced Micro Devices X86-64",
+        ),
+        ("riscv64", "there are no programs of riscv64"),
+    ] {
+        let programs = programs_of(architecture);
+        let out = TempDir::new().unwrap();
+        let output = release(programs.path(), out.path(), &[]);
         assert!(!output.status.success());
         assert!(said(&output).contains(expected), "{}", said(&output));
     }
@@ -239,7 +266,8 @@ fn the_list_of_crates_is_of_what_is_in_the_programs() {
     let folder = TempDir::new().unwrap();
     made(programs.path(), folder.path(), &[]);
     let version = env!("CARGO_PKG_VERSION");
-    let list = folder.path().join(format!("ckb-probe-{version}.cdx.json"));
+    let list = format!("ckb-probe-{version}-x86_64-linux-gnu.cdx.json");
+    let list = folder.path().join(list);
     let list: Value = serde_json::from_slice(&fs::read(list).unwrap()).unwrap();
     assert_eq!(list["bomFormat"], "CycloneDX");
     let components = list["components"].as_array().unwrap();

@@ -113,7 +113,7 @@ fn find(reference: &str) -> Result<(), String> {
 fn is_checked_by(script: &str, what: &str) -> bool {
     let script = read(script);
     let mut lines = script.lines();
-    let checks = lines.find_map(|line| line.strip_prefix("for check in "));
+    let checks = lines.find_map(|line| line.trim_start().strip_prefix("for check in "));
     let checks = checks.and_then(|checks| checks.strip_suffix("; do"));
     checks.is_some_and(|checks| checks.split(' ').any(|check| check == what))
 }
