@@ -122,7 +122,19 @@ pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
     let errors = summaries
         .iter()
         .filter_map(|of| probe.descriptor.count_error(of, false));
-    let worst = errors.max_by(f64::total_cmp);
+    // Of a row of which nothing was recorded it is not known how much there was.
+    let shares = summaries
+        .iter()
+        .filter_map(|of| of.share().of_an_interval());
+    let blind = shares.filter(|share| !share.is_known());
+    let worst = errors
+        .chain(blind.map(|_| f64::INFINITY))
+        .max_by(f64::total_cmp);
+    let error = match worst {
+        Some(worst) => numbers::plus_or_minus(worst),
+        None if summaries.is_empty() && !probe.unmeasured.is_empty() => "-".to_owned(),
+        None => "all was seen".to_owned(),
+    };
     let unmeasured = probe
         .unmeasured
         .iter()
@@ -131,7 +143,7 @@ pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
         least
             .and_then(|share| share.percent())
             .map_or_else(|| "-".to_owned(), |share| format!("{share}%")),
-        worst.map_or_else(|| "all was seen".to_owned(), numbers::plus_or_minus),
+        error,
         or_none(unmeasured.collect()),
     ]
 }

@@ -230,11 +230,8 @@ fn count(
 }
 
 fn headline(descriptor: &Descriptor, rows: &[ckb_probe_crds::RowReport]) -> String {
-    let mut all = Summary::default();
-    for row in rows.iter().filter(|row| !(descriptor.apart)(&row.key)) {
-        all.add(&row.total, &row.window, true);
-    }
-    descriptor.headline(&all)
+    let summary = |row: &ckb_probe_crds::RowReport| Summary::of(&row.total, &row.window, true);
+    descriptor.headline_of(rows.iter().map(|row| (&*row.key, summary(row))))
 }
 
 fn print_checks(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
