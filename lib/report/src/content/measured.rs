@@ -73,12 +73,7 @@ pub fn section(history: &History, probes: &[ProbeHistory]) -> Section {
         .runs
         .iter()
         .filter(|run| !run.header.lacks.is_empty());
-    blocks.extend(lacks.map(|run| {
-        Block::Text(format!(
-            "Not all that was asked is measured{}.",
-            run.header.lacks
-        ))
-    }));
+    blocks.extend(lacks.map(|run| Block::Text(format!("Attached{}.", run.header.lacks))));
     blocks.push(truth(probes));
     blocks.extend(gaps(history));
     Section {
