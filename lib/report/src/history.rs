@@ -156,6 +156,7 @@ impl History {
             key: row.key.clone(),
             total: row.total.clone(),
             window: row.window.clone(),
+            unseen: row.unseen,
             parts: Vec::new(),
         };
         let probe = |probe: &ProbeInterval| ProbeInterval {

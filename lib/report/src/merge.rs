@@ -66,7 +66,7 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
             if row.total != Figures::default() {
                 held.total.clone_from(&row.total);
             }
-            add(&mut held.window, &row.window);
+            follow_row(held, row, theirs.0);
             follow_rows(&mut held.parts, &row.parts, times);
             if let Some(flag) = place.and_then(|place| seen.get_mut(place)) {
                 *flag = true;
@@ -84,10 +84,46 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
     }
 }
 
+/// Adds the row of a later interval of this length.
+///
+/// What is sampled is told once a slice has stood for its time: an interval in which none ended is one of which nothing was seen, and the next that
+/// saw something is longer by that, which is not counted twice.
+fn follow_row(held: &mut Row, later: &Row, length: u64) {
+    let before = unseen(held);
+    let is_blind = is_blind(&later.window);
+    let reaches_back = !is_blind && later.window.milliseconds > length.max(before);
+    add(&mut held.window, &later.window);
+    if reaches_back {
+        held.window.milliseconds -= before;
+    }
+    held.unseen = match is_blind {
+        true => before + later.window.milliseconds,
+        false => later.unseen,
+    };
+}
+
+/// For how many milliseconds at its end nothing was seen of a row.
+fn unseen(row: &Row) -> u64 {
+    match is_blind(&row.window) {
+        true => row.window.milliseconds,
+        false => row.unseen,
+    }
+}
+
+/// Whether nothing was seen in all of it.
+fn is_blind(window: &IntervalFigures) -> bool {
+    let figures = &window.figures;
+    let counts = || figures.measures().filter_map(|name| figures.count(name));
+    window.recorded_milliseconds == 0 && window.samples == 0 && counts().all(|count| count == 0)
+}
+
 /// Nothing happened for a time, of which so much was watched.
 fn idle(row: &mut Row, (time, watched): (u64, u64)) {
     row.window.milliseconds += time;
     row.window.recorded_milliseconds += watched;
+    if watched > 0 {
+        row.unseen = 0;
+    }
     for part in &mut row.parts {
         idle(part, (time, watched));
     }

@@ -120,9 +120,17 @@ pub struct Row {
     /// In the interval.
     #[serde(default)]
     pub window: IntervalFigures,
+    /// For how many milliseconds at its end nothing was seen of it, of an interval that was put together and saw something before: what sees
+    /// something afterwards reaches back over them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unseen: u64,
     /// Its parts; a part has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Row>,
+}
+
+fn is_none(milliseconds: &u64) -> bool {
+    *milliseconds == 0
 }
 
 /// How a run ended.
@@ -190,6 +198,7 @@ impl Row {
             key,
             total,
             window,
+            unseen: 0,
             parts,
         })
     }

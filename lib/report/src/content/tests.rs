@@ -236,7 +236,11 @@ fn what_is_not_as_usual_is_found_in_a_record() {
     let [Block::Text(said), Block::Table(table)] = &section.blocks[..] else {
         panic!("{section:?}");
     };
-    assert!(said.starts_with("1 times"), "{said}");
+    assert!(
+        said.starts_with("Once something was not as it usually is. Rates"),
+        "{said}"
+    );
+    assert_eq!(anomalies::count(&history), 1);
     assert_eq!(table.rows[0][..2], ["storage Get", "P99"]);
 }
 

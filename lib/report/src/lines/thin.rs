@@ -46,6 +46,8 @@ struct ThinRow {
     #[serde(default)]
     window: IntervalFigures,
     #[serde(default)]
+    unseen: u64,
+    #[serde(default)]
     parts: Vec<Self>,
 }
 
@@ -91,11 +93,17 @@ impl From<ThinProbe> for ProbeInterval {
 
 impl From<ThinRow> for Row {
     fn from(thin: ThinRow) -> Self {
-        let ThinRow { key, window, parts } = thin;
+        let ThinRow {
+            key,
+            window,
+            unseen,
+            parts,
+        } = thin;
         Self {
             key,
             total: Figures::default(),
             window,
+            unseen,
             parts: parts.into_iter().map(Self::from).collect(),
         }
     }
