@@ -89,25 +89,43 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
 /// What is sampled is told once a slice has stood for its time: an interval in which none ended is one of which nothing was seen, and the next that
 /// saw something is longer by that, which is not counted twice.
 fn follow_row(held: &mut Row, later: &Row, length: u64) {
-    let before = unseen(held);
+    let before = match is_blind(&held.window) {
+        true => held.window.milliseconds,
+        false => held.unseen_last,
+    };
     let is_blind = is_blind(&later.window);
-    let reaches_back = !is_blind && later.window.milliseconds > length.max(before);
-    add(&mut held.window, &later.window);
+    let told = later.window.milliseconds + later.unseen;
+    let reaches_back = !is_blind && told > length && later.window.milliseconds > before;
+    join(
+        (&mut held.window, &mut held.unseen),
+        (&later.window, later.unseen),
+    );
     if reaches_back {
-        held.window.milliseconds -= before;
+        held.unseen = held.unseen.saturating_sub(before);
     }
-    held.unseen = match is_blind {
+    held.unseen_last = match is_blind {
         true => before + later.window.milliseconds,
-        false => later.unseen,
+        false => later.unseen_last,
     };
 }
 
-/// For how many milliseconds at its end nothing was seen of a row.
-fn unseen(row: &Row) -> u64 {
-    match is_blind(&row.window) {
-        true => row.window.milliseconds,
-        false => row.unseen,
+/// Adds what came after it. Of a time in which nothing was seen nothing is known, which is no rate of zero: it is kept apart, unless there is nothing
+/// else.
+pub fn join(
+    (window, unseen): (&mut IntervalFigures, &mut u64),
+    (later, later_unseen): (&IntervalFigures, u64),
+) {
+    match (is_blind(window), is_blind(later)) {
+        (true, false) => {
+            *unseen += std::mem::replace(&mut window.milliseconds, later.milliseconds);
+        }
+        (false, true) => *unseen += later.milliseconds,
+        (true, true) | (false, false) => window.milliseconds += later.milliseconds,
     }
+    *unseen += later_unseen;
+    window.recorded_milliseconds += later.recorded_milliseconds;
+    window.samples = window.samples.saturating_add(later.samples);
+    window.figures.follow(&later.figures);
 }
 
 /// Whether nothing was seen in all of it.
@@ -119,22 +137,22 @@ fn is_blind(window: &IntervalFigures) -> bool {
 
 /// Nothing happened for a time, of which so much was watched.
 fn idle(row: &mut Row, (time, watched): (u64, u64)) {
-    row.window.milliseconds += time;
-    row.window.recorded_milliseconds += watched;
-    if watched > 0 {
-        row.unseen = 0;
+    let nothing = IntervalFigures {
+        milliseconds: watched,
+        recorded_milliseconds: watched,
+        ..IntervalFigures::default()
+    };
+    let unwatched = IntervalFigures {
+        milliseconds: time.saturating_sub(watched),
+        ..IntervalFigures::default()
+    };
+    for part in [nothing, unwatched] {
+        join((&mut row.window, &mut row.unseen), (&part, 0));
     }
+    row.unseen_last = 0;
     for part in &mut row.parts {
         idle(part, (time, watched));
     }
-}
-
-/// Adds what came after it.
-pub fn add(window: &mut IntervalFigures, later: &IntervalFigures) {
-    window.milliseconds += later.milliseconds;
-    window.recorded_milliseconds += later.recorded_milliseconds;
-    window.samples = window.samples.saturating_add(later.samples);
-    window.figures.follow(&later.figures);
 }
 
 /// Leaves the weightiest, the weightiest first.

@@ -120,10 +120,13 @@ pub struct Row {
     /// In the interval.
     #[serde(default)]
     pub window: IntervalFigures,
-    /// For how many milliseconds at its end nothing was seen of it, of an interval that was put together and saw something before: what sees
-    /// something afterwards reaches back over them.
+    /// For how many milliseconds more nothing was seen of it, of intervals that were put together: a rate is of the time of which something is
+    /// known.
     #[serde(default, skip_serializing_if = "is_none")]
     pub unseen: u64,
+    /// How many of these are at the end: what sees something afterwards may reach back over them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unseen_last: u64,
     /// Its parts; a part has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Row>,
@@ -199,6 +202,7 @@ impl Row {
             total,
             window,
             unseen: 0,
+            unseen_last: 0,
             parts,
         })
     }

@@ -63,6 +63,7 @@ pub fn row(key: &str, count: u64, nanos: u64, total: u64) -> Row {
             figures: calls(count, nanos),
         },
         unseen: 0,
+        unseen_last: 0,
         parts: Vec::new(),
     }
 }

@@ -110,9 +110,9 @@ fn truth(probes: &[ProbeHistory]) -> Block {
 
 /// How far to trust what a probe told: the least share of its rows that was recorded, the greatest error, and what was not measured.
 pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
-    let rows = probe.series.iter().filter(|one| one.part.is_none());
-    let summaries: Vec<_> = rows.map(|one| one.summary()).collect();
-    let shares = summaries.iter().map(|of| of.share());
+    let rows = || probe.series.iter().filter(|one| one.part.is_none());
+    let summaries: Vec<_> = rows().map(|one| one.summary()).collect();
+    let shares = rows().map(|one| one.share());
     let least = shares.min_by(ckb_probe_crds::Share::sparseness);
     let errors = summaries
         .iter()

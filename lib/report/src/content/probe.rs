@@ -100,7 +100,7 @@ fn table(probe: &ProbeHistory) -> Block {
                 .filter(|_| column.of_parts || !is_part);
             shown.unwrap_or_else(|| "-".to_owned())
         }));
-        let share = of.share().percent();
+        let share = one.share().percent();
         cells.push(share.map_or_else(|| "-".to_owned(), |share| format!("{share}%")));
         let error = descriptor.count_error(of, is_part);
         cells.push(error.map_or_else(|| "-".to_owned(), numbers::plus_or_minus));

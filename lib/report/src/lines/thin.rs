@@ -41,12 +41,15 @@ struct ThinProbe {
 
 /// As [`Row`], without its total.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ThinRow {
     key: String,
     #[serde(default)]
     window: IntervalFigures,
     #[serde(default)]
     unseen: u64,
+    #[serde(default)]
+    unseen_last: u64,
     #[serde(default)]
     parts: Vec<Self>,
 }
@@ -97,6 +100,7 @@ impl From<ThinRow> for Row {
             key,
             window,
             unseen,
+            unseen_last,
             parts,
         } = thin;
         Self {
@@ -104,6 +108,7 @@ impl From<ThinRow> for Row {
             total: Figures::default(),
             window,
             unseen,
+            unseen_last,
             parts: parts.into_iter().map(Self::from).collect(),
         }
     }

@@ -35,14 +35,17 @@ fn what_was_not_measured_is_not_known_for_as_long() {
     let mut unmeasured = interval(1, Vec::new());
     unmeasured.probes[0].unmeasured = Some("OverBudget".to_owned());
     merged.follow(&unmeasured);
-    let of = window(&merged, "Get");
-    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+    let told = |merged: &Interval| {
+        let row = &merged.probes[0].rows[0];
+        let of = &row.window;
+        (of.milliseconds, of.recorded_milliseconds, row.unseen)
+    };
+    assert_eq!(told(&merged), (5_000, 5_000, 5_000));
     assert_eq!(merged.probes[0].unmeasured, None);
     // The other way round, as well.
     let mut merged = unmeasured;
     merged.follow(&interval(2, vec![row("Get", 3, 900, 3)]));
-    let of = window(&merged, "Get");
-    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+    assert_eq!(told(&merged), (5_000, 5_000, 5_000));
 }
 
 /// A row that is sampled, by the lengths of what its slices stand for, in intervals of five seconds: 0 where none ended. There are 100 calls a
@@ -71,13 +74,18 @@ fn a_slice_that_stands_for_intervals_of_which_nothing_was_seen_is_not_counted_wi
         let row = &merged[0].probes[0].rows[0];
         for of in [row, &row.parts[0]] {
             let told = (of.window.milliseconds, of.window.figures.count("duration"));
-            assert_eq!(told, (33_700 + 5_000, Some(3_370)), "by {each} ms");
-            assert_eq!(of.unseen, 5_000);
+            assert_eq!(told, (33_700, Some(3_370)), "by {each} ms");
+            assert_eq!((of.unseen, of.unseen_last), (5_000, 5_000));
         }
     }
     // One that was not attached for as long has nothing that reaches back.
     let merged = by_time(&sampled(&[5_000, 0, 5_000]), u64::MAX);
-    assert_eq!(window(&merged[0], "Get").milliseconds, 15_000);
+    let row = &merged[0].probes[0].rows[0];
+    assert_eq!((row.window.milliseconds, row.unseen), (10_000, 5_000));
+    // Where nothing was ever seen, that is told for all of the time.
+    let merged = by_time(&sampled(&[0, 0]), u64::MAX);
+    let row = &merged[0].probes[0].rows[0];
+    assert_eq!((row.window.milliseconds, row.unseen), (10_000, 0));
 }
 
 #[test]

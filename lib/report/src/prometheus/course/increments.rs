@@ -241,6 +241,7 @@ impl<'a> RowWalk<'a> {
                 total: Figures::default(),
                 window: window(0, figures),
                 unseen: 0,
+                unseen_last: 0,
                 parts: Vec::new(),
             }
         });
@@ -250,6 +251,7 @@ impl<'a> RowWalk<'a> {
             total: Figures::default(),
             window: window(samples, figures),
             unseen: 0,
+            unseen_last: 0,
             parts,
         }
     }
