@@ -19,6 +19,7 @@ use ckb_probe_kubectl::Output;
 use ckb_probe_views::{
     diagnosis::host::{Counted, Functions, HostSnapshot},
     presets::{self, Preset},
+    text::wrapped,
 };
 use clap::Args;
 use serde_json::json;
@@ -257,7 +258,8 @@ fn print_checks(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out, "{:<17}  OK   DETAIL", "CHECK")?;
     for check in checks {
         let ok = if check.passed { "ok" } else { "no" };
-        writeln!(out, "{:<17}  {ok}   {}", check.name, check.detail)?;
+        let head = format!("{:<17}  {ok}   ", check.name);
+        writeln!(out, "{}", wrapped(&check.detail, &head, &" ".repeat(24)))?;
     }
     writeln!(out)
 }
