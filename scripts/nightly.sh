@@ -12,6 +12,9 @@
 #   upgrade        an earlier release, upgraded to this one and this one downgraded again, while it measures
 #   bench          what probing costs and how true its figures are, with each bound that it misses a failure
 #   book           docs/ as a book, by mdBook, with each of its links followed
+#   browser        flame graphs and reports in headless Chromium
+#   report         a report of two days, drawn within five seconds
+#   krew           the plugin of kubectl, installed by krew without a network
 #   amplification  a RocksDB whose compactions write 55 bytes for each that it flushes, of 256 MiB, and one with levels: 18 GB in memory
 set -uo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
@@ -33,16 +36,22 @@ part() {
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
     book) make book ;;
+    browser) make test-browser ;;
+    report)
+      scripts/setup.sh build &&
+        cargo test --locked --release --package ckb-probe-report --lib -- --ignored --nocapture
+      ;;
+    krew) scripts/setup.sh build krew && scripts/krew.sh ;;
     amplification)
       scripts/setup.sh build &&
         cargo test --locked --package ckb-probe-tests --test amplification -- --ignored --nocapture --test-threads 1
       ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book|amplification]..." ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book|browser|report|krew|amplification]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book amplification
+(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book browser report krew amplification
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

@@ -249,8 +249,25 @@ impl Descriptor {
         of.error(count.value).filter(|error| *error > 0.0)
     }
 
-    /// All of it in a few words; empty where nothing is known.
-    pub fn headline(&self, of: &Summary) -> String {
+    /// All rows in a few words, but for those that are no part of the whole; empty where nothing is known. Where some were sampled, and
+    /// nothing was seen of them, there was more than that, and how many they are is said.
+    pub fn headline_of<'a>(&self, rows: impl Iterator<Item = (&'a str, Summary)>) -> String {
+        let counted = self.counted(false);
+        let (mut whole, mut unseen) = (Summary::default(), 0_usize);
+        for (_, row) in rows.filter(|(key, _)| !(self.apart)(key)) {
+            unseen += usize::from(counted.is_some_and(|value| row.is_unseen(value.measure())));
+            whole.merge(&row);
+        }
+        let headline = self.headline(&whole);
+        match (headline.is_empty(), unseen) {
+            (true, _) | (_, 0) => headline,
+            (_, 1) => format!("{headline}, 1 row not seen"),
+            (_, rows) => format!("{headline}, {rows} rows not seen"),
+        }
+    }
+
+    /// All of it in a few words; empty where nothing is known. Before what is the least that there was is `≥`.
+    fn headline(&self, of: &Summary) -> String {
         let mut words = Vec::new();
         for Phrase {
             before,
@@ -263,7 +280,11 @@ impl Descriptor {
                 && (*of_zero || number > 0.0)
                 && let Some(shown) = self.shown(*value, of)
             {
-                words.push(format!("{before}{shown}{after}"));
+                let least = match of.error(*value) {
+                    Some(error) if error.is_infinite() => "≥",
+                    _ => "",
+                };
+                words.push(format!("{before}{least}{shown}{after}"));
             }
         }
         words.join(" ")

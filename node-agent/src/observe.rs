@@ -27,7 +27,9 @@ pub use ckb_probe_symbols::{
 };
 pub use disks::{BlockDevice, block_devices};
 pub use files::OpenFiles;
-pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
+pub use functions::{
+    Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions, functions_of_file,
+};
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use mappings::Mappings;
@@ -42,7 +44,7 @@ pub use process::{
 };
 pub use search::{ContainerNames, Search};
 pub use standstill::Standstill;
-pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
+pub use symbols::{Location, Symbols, SymbolsError, find_symbols, symbols_of_file};
 pub use usdt::{UsdtFile, find_usdt, usdt_of_file};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.

@@ -156,6 +156,27 @@ fn found(output: Output) -> (Diagnosis, Option<i32>) {
 }
 
 #[test]
+fn of_this_host_alone_it_is_told_in_the_one_form_too() {
+    let (found, code) = diagnosed(&[]);
+    assert_eq!((found.ok, code), (true, Some(0)), "{found:#?}");
+    let first = &found.findings[0];
+    assert_eq!(first.place, Place::Node);
+    assert!(first.text.starts_with("attaches by "), "{first:?}");
+    assert_eq!(found.parts[0].name, "command line");
+    // A line for each that is not as it should be, and no table.
+    let short = Command::new(CKB_PROBE)
+        .args(["check", "-o", "short"])
+        .output();
+    let told = String::from_utf8(short.unwrap().stdout).unwrap();
+    assert!(!told.contains("CHECK"), "{told}");
+    // Two forms at once are refused.
+    let both = Command::new(CKB_PROBE)
+        .args(["check", "--json", "-o", "json"])
+        .output();
+    assert_eq!(both.unwrap().status.code(), Some(2));
+}
+
+#[test]
 fn of_a_process_each_place_is_looked_at_up_to_its_figures() {
     let folder = Folder::new();
     let mut target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));

@@ -13,7 +13,7 @@ use std::{
 };
 
 use ckb_probe_testkit::{
-    Fixture, Folder, Probe, Rows, ckb_probe, refusal, run, wait_until, words, works,
+    Fixture, Folder, Probe, Rows, ckb_probe, fixtures, refusal, run, wait_until, words, works,
 };
 use serde_json::json;
 
@@ -382,4 +382,60 @@ fn symbols_shows_what_would_be_attached_to_and_at_what_price() {
     );
     assert_eq!(lines.len(), 8);
     assert_eq!(symbols("many_*").lines().count(), 63);
+}
+
+#[test]
+fn a_file_that_nobody_runs_is_looked_at_as_a_process_is() {
+    let [full, stripped] =
+        ["ground-truth", "ground-truth-stripped"].map(|name| fixtures().join(name));
+    let symbols = |arguments: &[&str]| {
+        let mut command = Command::new(ckb_probe());
+        let output = command.arg("symbols").args(arguments).output().unwrap();
+        let [told, said] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (told, said, output.status.code())
+    };
+    let path = full.to_str().unwrap();
+    let (told, _, code) = symbols(&[path]);
+    assert_eq!(code, Some(0));
+    assert_eq!(told.lines().next(), Some(&*format!("file {path}")));
+    let nm = String::from_utf8(run(Command::new("nm").arg(&full)).stdout).unwrap();
+    let address = |name: &str| {
+        let mut lines = nm.lines().map(str::split_whitespace);
+        lines.find_map(|mut words| {
+            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            (words.nth(1)? == name).then_some(address)
+        })
+    };
+    // The executable is linked to where its file's offsets are, but for this.
+    let base = 0x40_0000;
+    let get = address("rocksdb_get_pinned_cf").unwrap() - base;
+    let place = format!("{path}+{get:#x}");
+    let is_there = told.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.starts_with(&["Get", "rocksdb_get_pinned_cf", &place])
+    });
+    assert!(is_there, "{place}: {told}");
+    let (told, _, code) = symbols(&["--match", "rocksdb_get_pinned*", path]);
+    assert_eq!(code, Some(0));
+    assert!(
+        told.contains(&format!("rocksdb_get_pinned_cf  {place}")),
+        "{told}"
+    );
+    assert!(told.contains("1 function\n"), "{told}");
+    // The same by its name as an option, and of what is not there.
+    assert_eq!(symbols(&["--file", path]).2, Some(0));
+    let (told, said, code) = symbols(&[stripped.to_str().unwrap()]);
+    assert_eq!(code, Some(3));
+    assert!(told.contains("it has no symbol table"), "{told}");
+    assert!(
+        said.contains("the file has none of these functions"),
+        "{said}"
+    );
+    assert!(!said.contains("attached"), "{said}");
+    let (_, said, code) = symbols(&["/nosuch"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot search /nosuch: "), "{said}");
+    // A file and a process are two things.
+    assert_eq!(symbols(&["--pid", "1", path]).2, Some(2));
 }

@@ -146,7 +146,7 @@ enum Tests {
     Unit,
     /// Beside it: `PACKAGE TARGET::MODULE::NAME`.
     Integration,
-    /// The same, and too long for a gate: those that `make test-traces` or `make nightly` runs.
+    /// Beside it, or in its library, and too long for a gate: those that `make test-traces` or `make nightly` runs.
     Long,
 }
 
@@ -156,8 +156,15 @@ fn find_test(what: &str, tests: Tests) -> Result<bool, String> {
     let folder = folder_of(package).ok_or_else(|| format!("there is no package {package}"))?;
     let mut modules: Vec<&str> = path.split("::").collect();
     let name = modules.pop().unwrap_or_default();
+    let is_beside = |target: &&str| {
+        let target = folder.join("tests").join(target);
+        target.with_extension("rs").is_file() || target.join("main.rs").is_file()
+    };
     let (base, root) = match tests {
         Tests::Unit => (folder.join("src"), folder.join("src/lib.rs")),
+        Tests::Long if !modules.first().is_some_and(is_beside) => {
+            (folder.join("src"), folder.join("src/lib.rs"))
+        }
         Tests::Integration | Tests::Long if modules.is_empty() => return Ok(false),
         Tests::Integration | Tests::Long => {
             let target = folder.join("tests").join(modules.remove(0));

@@ -295,6 +295,31 @@ fn a_headline_leaves_out_what_is_not_known_and_zeros_that_say_nothing() {
 }
 
 #[test]
+fn a_headline_of_rows_of_which_some_were_not_seen_is_the_least_and_says_of_how_many() {
+    let descriptor = sample();
+    let unseen = || {
+        let mut window = IntervalFigures {
+            milliseconds: 1000,
+            ..IntervalFigures::default()
+        };
+        let figures = &mut window.figures;
+        figures.distributions = [("time".into(), Distribution::default())].into();
+        Summary::of(&Figures::default(), &window, true)
+    };
+    let told = |rows: Vec<Summary>| descriptor.headline_of(rows.into_iter().map(|of| ("", of)));
+    assert_eq!(told(vec![calls(12)]), "12/s p50 1.48us 3 failed 3 open");
+    assert_eq!(
+        told(vec![calls(12), unseen()]),
+        "≥12/s p50 1.48us 3 failed 3 open, 1 row not seen"
+    );
+    assert_eq!(
+        told(vec![unseen(), calls(3), unseen()]),
+        "≥3/s p50 1.48us 3 open, 2 rows not seen"
+    );
+    assert_eq!(told(vec![unseen()]), "", "nothing is known");
+}
+
+#[test]
 fn what_is_counted_of_a_row_is_the_first_of_its_rates() {
     let of_rows = |kind: Kind| kind.descriptor().counted(false);
     for (kind, measure) in [

@@ -5,11 +5,12 @@
 //!
 //! Agents scale what they sampled by elapsed over recorded time, so merging is adding, whether or not anything was sampled.
 //! An interval in which nothing was recorded says nothing of its time: it counts in the share, and not as a rate of zero. Nor is
-//! there a rate of zero of what was sampled, and of which no slice saw anything: there may have been some of it.
+//! there a rate of zero of what was sampled, and of which no slice saw anything: there may have been some of it. So what is merged with
+//! such a one is the least that there was, and no anomaly of that which was seen.
 //!
 //! Counts of several targets add, and so do their variances, since no target's slices are drawn with regard to another's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Figures, IntervalFigures, Name, Share};
 
@@ -64,6 +65,8 @@ pub struct Summary {
     rates: BTreeMap<Name, f64>,
     share: Share,
     samples: u64,
+    /// Measures of which nothing was seen in the last report interval of a target, or of a row, that is merged in here.
+    unseen: BTreeSet<Name>,
 }
 
 impl Summary {
@@ -80,6 +83,7 @@ impl Summary {
         }
         summary.share = Share::of(window);
         summary.samples = window.samples;
+        summary.unseen = unseen(total, window).cloned().collect();
         if summary.share.is_known() {
             summary.rates = rates(window)
                 .map(|(name, rate)| (name.clone(), rate))
@@ -98,6 +102,7 @@ impl Summary {
         let share = Share::of(window);
         self.share.merge(&share);
         self.samples = self.samples.saturating_add(window.samples);
+        self.unseen.extend(unseen(total, window).cloned());
         if share.is_known() {
             for (name, rate) in rates(window) {
                 *self.rates.entry(name.clone()).or_default() += rate;
@@ -114,6 +119,7 @@ impl Summary {
             rates,
             share,
             samples,
+            unseen,
         } = other;
         self.total.merge(total);
         self.recent.merge(recent);
@@ -122,6 +128,7 @@ impl Summary {
         }
         self.share.merge(share);
         self.samples = self.samples.saturating_add(*samples);
+        self.unseen.extend(unseen.iter().cloned());
     }
 
     /// In how much of the last report interval it was recorded.
@@ -172,11 +179,17 @@ impl Summary {
         }
     }
 
-    /// The standard error of a count or of a rate, as a part of it: 0 where all was seen. None where nothing was counted, and for what
-    /// is no count.
+    /// The standard error of a count or of a rate, as a part of it: 0 where all was seen, and infinite where it is the least that there
+    /// was. None where nothing was counted, and for what is no count.
     pub fn error(&self, value: Value) -> Option<f64> {
         match value {
-            Value::Rate(measure) | Value::Recent(measure) => self.recent.relative_error(measure),
+            Value::Rate(measure) | Value::Recent(measure) => {
+                let is_the_least = self.unseen.contains(measure) && self.seen(measure).is_some();
+                match is_the_least {
+                    true => Some(f64::INFINITY),
+                    false => self.recent.relative_error(measure),
+                }
+            }
             Value::Total(measure) => self.total.relative_error(measure),
             Value::Maximum(_)
             | Value::Level(_)
@@ -186,6 +199,11 @@ impl Summary {
             | Value::EachInAll(..)
             | Value::Portion(..) => None,
         }
+    }
+
+    /// Whether it was sampled, and nothing of this was seen in all of the last interval.
+    pub fn is_unseen(&self, measure: &str) -> bool {
+        self.unseen.contains(measure) && self.seen(measure).is_none_or(|count| count == 0)
     }
 
     /// How much of the one there was in the last interval for each of the other; None where there was none of that.
@@ -207,6 +225,16 @@ impl Summary {
         let any = |values: &crate::Distribution| values.histogram.iter().next().is_some();
         values.all(any).then_some(maximum)
     }
+}
+
+/// Of an interval that was not watched all of the time, the measures of which nothing was seen.
+fn unseen<'a>(total: &'a Figures, window: &'a IntervalFigures) -> impl Iterator<Item = &'a Name> {
+    let share = Share::of(window);
+    let measures = total.measures().chain(window.figures.measures());
+    measures.filter(move |name| {
+        let count = window.figures.count(name).unwrap_or_default();
+        share.is_sampled() && (count == 0 || !share.is_known())
+    })
 }
 
 /// How often a second.

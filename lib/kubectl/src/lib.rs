@@ -20,7 +20,7 @@ mod interrupts;
 mod prometheus;
 pub mod report;
 pub mod slow;
-mod terminal;
+pub mod terminal;
 pub mod top;
 mod trial;
 mod windows;

@@ -64,6 +64,15 @@ fn has_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
+/// How many columns the terminal has to which standard output goes; None where it goes elsewhere.
+pub fn columns() -> Option<usize> {
+    let size = stdout()
+        .is_terminal()
+        .then(crossterm::terminal::window_size);
+    let columns = usize::from(size?.ok()?.columns);
+    (columns > 0).then_some(columns)
+}
+
 /// Whether it can be drawn on at all: before anything else is done.
 pub fn check() -> Result<(), TerminalError> {
     if !stdout().is_terminal() {

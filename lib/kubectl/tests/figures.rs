@@ -86,6 +86,12 @@ fn how_long_a_row_takes_is_shown_by_what_the_agents_told() {
     assert_eq!(code, Some(0));
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.starts_with("e2e-soak/steady storage: Get: duration of 4, in the last report interval\n      1us - 2us "), "{text}");
+    let (code, _, said) = histogram(&["--row", "Nosuch"]);
+    assert_eq!(code, Some(1));
+    assert!(
+        said.contains("interval; there is Get: see kubectl ckbprobe"),
+        "{said}"
+    );
     let (_, line, _) = histogram(&["-o", "json"]);
     let View::Distribution(found) = Document::read(&line).unwrap().view else {
         panic!("{line}");

@@ -10,6 +10,7 @@ use ckb_probe_profiles::Profile;
 
 use crate::history::History;
 
+pub use anomalies::count as count_unusual;
 pub use compared::{Change, compare};
 pub use prometheus::content_of_prometheus;
 

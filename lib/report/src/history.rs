@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ckb_probe_crds::{Descriptor, EventReport, Figures, IntervalFigures, Kind, Summary};
+use ckb_probe_crds::{Descriptor, EventReport, Figures, IntervalFigures, Kind, Share, Summary};
 
 use crate::{
     content::compared,
     lines::{Damage, Segment},
-    merge::{add, by_time, follows},
+    merge::{by_time, follows, join},
     record::{Asked, End, Header, Interval, ProbeInterval, Row},
 };
 
@@ -68,8 +68,10 @@ pub struct Series {
     pub part: Option<String>,
     /// Since the runs began.
     pub total: Figures,
-    /// In all intervals that are there.
+    /// In all intervals that are there, and of which something is known.
     pub window: IntervalFigures,
+    /// For how many milliseconds besides nothing was seen of it.
+    pub unseen: u64,
     /// In each column; None where it was not there: idle, if the column is known.
     pub columns: Vec<Option<IntervalFigures>>,
 }
@@ -156,6 +158,8 @@ impl History {
             key: row.key.clone(),
             total: row.total.clone(),
             window: row.window.clone(),
+            unseen: row.unseen,
+            unseen_last: row.unseen_last,
             parts: Vec::new(),
         };
         let probe = |probe: &ProbeInterval| ProbeInterval {
@@ -306,7 +310,10 @@ impl History {
             each(&probe.rows, &mut |series, row| {
                 // Runs follow each other: a level is that of the last.
                 series.total.follow(&row.total);
-                add(&mut series.window, &row.window);
+                join(
+                    (&mut series.window, &mut series.unseen),
+                    (&row.window, row.unseen),
+                );
             });
         }
         for (place, column) in columns.iter().enumerate() {
@@ -368,6 +375,15 @@ impl Series {
     /// All of it.
     pub fn summary(&self) -> Summary {
         Summary::of(&self.total, &self.window, true)
+    }
+
+    /// In how much of all the time it was recorded.
+    pub fn share(&self) -> Share {
+        Share::of(&IntervalFigures {
+            milliseconds: self.window.milliseconds + self.unseen,
+            recorded_milliseconds: self.window.recorded_milliseconds,
+            ..IntervalFigures::default()
+        })
     }
 
     /// One column of it.

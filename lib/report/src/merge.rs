@@ -66,7 +66,7 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
             if row.total != Figures::default() {
                 held.total.clone_from(&row.total);
             }
-            add(&mut held.window, &row.window);
+            follow_row(held, row, theirs.0);
             follow_rows(&mut held.parts, &row.parts, times);
             if let Some(flag) = place.and_then(|place| seen.get_mut(place)) {
                 *flag = true;
@@ -84,21 +84,75 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
     }
 }
 
-/// Nothing happened for a time, of which so much was watched.
-fn idle(row: &mut Row, (time, watched): (u64, u64)) {
-    row.window.milliseconds += time;
-    row.window.recorded_milliseconds += watched;
-    for part in &mut row.parts {
-        idle(part, (time, watched));
+/// Adds the row of a later interval of this length.
+///
+/// What is sampled is told once a slice has stood for its time: an interval in which none ended is one of which nothing was seen, and the next that
+/// saw something is longer by that, which is not counted twice.
+fn follow_row(held: &mut Row, later: &Row, length: u64) {
+    let before = match is_blind(&held.window) {
+        true => held.window.milliseconds,
+        false => held.unseen_last,
+    };
+    let is_blind = is_blind(&later.window);
+    let told = later.window.milliseconds + later.unseen;
+    let reaches_back = !is_blind && told > length && later.window.milliseconds > before;
+    join(
+        (&mut held.window, &mut held.unseen),
+        (&later.window, later.unseen),
+    );
+    if reaches_back {
+        held.unseen = held.unseen.saturating_sub(before);
     }
+    held.unseen_last = match is_blind {
+        true => before + later.window.milliseconds,
+        false => later.unseen_last,
+    };
 }
 
-/// Adds what came after it.
-pub fn add(window: &mut IntervalFigures, later: &IntervalFigures) {
-    window.milliseconds += later.milliseconds;
+/// Adds what came after it. Of a time in which nothing was seen nothing is known, which is no rate of zero: it is kept apart, unless there is nothing
+/// else.
+pub fn join(
+    (window, unseen): (&mut IntervalFigures, &mut u64),
+    (later, later_unseen): (&IntervalFigures, u64),
+) {
+    match (is_blind(window), is_blind(later)) {
+        (true, false) => {
+            *unseen += std::mem::replace(&mut window.milliseconds, later.milliseconds);
+        }
+        (false, true) => *unseen += later.milliseconds,
+        (true, true) | (false, false) => window.milliseconds += later.milliseconds,
+    }
+    *unseen += later_unseen;
     window.recorded_milliseconds += later.recorded_milliseconds;
     window.samples = window.samples.saturating_add(later.samples);
     window.figures.follow(&later.figures);
+}
+
+/// Whether nothing was seen in all of it.
+fn is_blind(window: &IntervalFigures) -> bool {
+    let figures = &window.figures;
+    let counts = || figures.measures().filter_map(|name| figures.count(name));
+    window.recorded_milliseconds == 0 && window.samples == 0 && counts().all(|count| count == 0)
+}
+
+/// Nothing happened for a time, of which so much was watched.
+fn idle(row: &mut Row, (time, watched): (u64, u64)) {
+    let nothing = IntervalFigures {
+        milliseconds: watched,
+        recorded_milliseconds: watched,
+        ..IntervalFigures::default()
+    };
+    let unwatched = IntervalFigures {
+        milliseconds: time.saturating_sub(watched),
+        ..IntervalFigures::default()
+    };
+    for part in [nothing, unwatched] {
+        join((&mut row.window, &mut row.unseen), (&part, 0));
+    }
+    row.unseen_last = 0;
+    for part in &mut row.parts {
+        idle(part, (time, watched));
+    }
 }
 
 /// Leaves the weightiest, the weightiest first.

@@ -120,9 +120,20 @@ pub struct Row {
     /// In the interval.
     #[serde(default)]
     pub window: IntervalFigures,
+    /// For how many milliseconds more nothing was seen of it, of intervals that were put together: a rate is of the time of which something is
+    /// known.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unseen: u64,
+    /// How many of these are at the end: what sees something afterwards may reach back over them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unseen_last: u64,
     /// Its parts; a part has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Row>,
+}
+
+fn is_none(milliseconds: &u64) -> bool {
+    *milliseconds == 0
 }
 
 /// How a run ended.
@@ -190,6 +201,8 @@ impl Row {
             key,
             total,
             window,
+            unseen: 0,
+            unseen_last: 0,
             parts,
         })
     }

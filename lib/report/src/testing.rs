@@ -62,6 +62,8 @@ pub fn row(key: &str, count: u64, nanos: u64, total: u64) -> Row {
             samples: count,
             figures: calls(count, nanos),
         },
+        unseen: 0,
+        unseen_last: 0,
         parts: Vec::new(),
     }
 }

@@ -206,7 +206,7 @@ impl Heatmap {
         let part = self.part.as_deref();
         let part = part.map_or_else(String::new, |part| format!(" {part}"));
         let head = format!(
-            "{} {}: {}{part}: {} over time, a column for each report interval",
+            "{} {}: {}{part}: {}, by report interval",
             self.subject, self.probe, self.row, self.measure
         );
         let mut text = cut(&one_line(&head), WIDTH) + "\n";

@@ -13,7 +13,7 @@ use ckb_probe_crds::{
 use crate::{
     document::{Bar, Distribution},
     figures::cut,
-    text::{WIDTH, one_line},
+    text::{WIDTH, neutral, one_line},
 };
 
 /// How wide the longest bar is: beside the longest number, too, 80 columns suffice.
@@ -28,6 +28,16 @@ pub struct Which<'a> {
     pub row: Option<&'a str>,
     /// A part of each row, such as a column family; None: the whole row.
     pub part: Option<&'a str>,
+}
+
+/// The rows that there are where that which was asked for is not among them, as the end of a sentence; empty where there is none.
+pub fn others(found: &[Distribution]) -> String {
+    let mut rows: Vec<&str> = found.iter().map(|one| one.row.as_str()).collect();
+    rows.dedup();
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("; there is {}", neutral(&rows.join(", "))),
+    }
 }
 
 /// The distributions of the last report interval, over all targets, by what the agents told: those of a row together, the row of which there

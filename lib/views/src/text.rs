@@ -133,7 +133,7 @@ pub fn neutral(text: &str) -> String {
 }
 
 /// Words in lines of at most 80, the first of which begins with `first` and the others with `rest`. A longer word has a line of its own.
-pub(crate) fn wrapped(text: &str, first: &str, rest: &str) -> String {
+pub fn wrapped(text: &str, first: &str, rest: &str) -> String {
     let mut lines = vec![first.to_owned()];
     let mut empty = true;
     for word in text.split(' ').filter(|word| !word.is_empty()) {

@@ -164,27 +164,32 @@ fn rows(descriptor: &'static Descriptor, reports: &[RowReport]) -> (Row, Vec<Row
     let interval = interval.unwrap_or_default();
     let mut whole = Summary::default();
     let mut all: Option<Busy> = None;
+    let mut any_unseen = false;
     let mut each: Vec<(Summary, Row)> = Vec::new();
     for report in reports {
         let RowReport {
             key, total, window, ..
         } = report;
         let busy = Busy::of(window, shown.duration);
+        let of = Summary::of(total, window, true);
         if !(descriptor.apart)(key) {
-            whole.add(total, window, true);
+            whole.merge(&of);
             if let Some(busy) = busy {
                 let all = all.get_or_insert_default();
                 all.nanos += busy.nanos;
                 all.is_the_least |= busy.is_the_least;
             }
+            any_unseen |= shown.duration.is_some_and(|name| of.is_unseen(name));
         }
-        let of = Summary::of(total, window, true);
         let time = busy.and_then(|busy| busy.figure(window.milliseconds));
         let row = shown.row(key, &of, time);
         each.push((of, row));
     }
     each.sort_by(|(a, a_row), (b, b_row)| descriptor.order((&a_row.key, a), (&b_row.key, b)));
-    let time = all.and_then(|all| all.figure(interval));
+    let time = all.and_then(|mut all| {
+        all.is_the_least |= any_unseen;
+        all.figure(interval)
+    });
     let all = shown.row("", &whole, time);
     (
         all,

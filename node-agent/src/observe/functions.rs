@@ -10,7 +10,7 @@ use std::{
 use ckb_probe_bpf::Binary;
 use ckb_probe_symbols::{
     Glob, GlobError,
-    elf::{Budget, Found, Functions, linkage, search_functions},
+    elf::{Budget, Found, Functions, Linkage, linkage, search_functions},
 };
 
 use super::{
@@ -165,12 +165,7 @@ pub fn find_functions(
     pattern: &Pattern,
     cache: &FunctionCache,
 ) -> Result<Matches, FunctionsError> {
-    let glob = Glob::new(&pattern.glob).map_err(|source| FunctionsError::Glob {
-        glob: pattern.glob.clone(),
-        source,
-    })?;
-    let limit = pattern.limit.min(LISTED_LIMIT);
-    let question = (pattern.glob.clone(), limit);
+    let glob = read(&pattern.glob)?;
     let mut budget = Budget::default();
     let executable = open_executable(process)?;
     let linked = linkage(&reader_of(&executable)?, &mut budget)
@@ -189,10 +184,49 @@ pub fn find_functions(
             (base_name(path), open_library(process, path)?)
         }
     };
+    search(&glob, pattern, (file, binary), linked, cache, budget)
+}
+
+/// Looks for functions in a file that nobody need run, be it an executable or a library.
+pub fn functions_of_file(path: &Path, pattern: &Pattern) -> Result<Matches, FunctionsError> {
+    let glob = read(&pattern.glob)?;
+    let mut budget = Budget::default();
+    let binary = Binary::open(path).map_err(|error| SymbolsError::new(path, error))?;
+    let linked = linkage(&reader_of(&binary)?, &mut budget)
+        .map_err(|error| SymbolsError::new(path, error))?;
+    let file = (base_name(path), binary);
+    search(
+        &glob,
+        pattern,
+        file,
+        linked,
+        &FunctionCache::default(),
+        budget,
+    )
+}
+
+fn read(glob: &str) -> Result<Glob, FunctionsError> {
+    Glob::new(glob).map_err(|source| FunctionsError::Glob {
+        glob: glob.to_owned(),
+        source,
+    })
+}
+
+/// Looks in a file of this name, of a program that is linked so.
+fn search(
+    glob: &Glob,
+    pattern: &Pattern,
+    (file, binary): (String, Binary),
+    linked: Linkage,
+    cache: &FunctionCache,
+    mut budget: Budget,
+) -> Result<Matches, FunctionsError> {
+    let limit = pattern.limit.min(LISTED_LIMIT);
+    let question = (pattern.glob.clone(), limit);
     let started = thread_time();
     let has_time = || thread_time().saturating_sub(started) < TIME_LIMIT;
     let (_, functions) = cached(&binary, &question, cache, |file| {
-        search_functions(file, &glob, limit, &mut budget, has_time)
+        search_functions(file, glob, limit, &mut budget, has_time)
     })?;
     if functions.total == 0 {
         return Err(nothing(file, pattern, functions));

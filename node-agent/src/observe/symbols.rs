@@ -123,6 +123,24 @@ pub fn find_symbols(
     Ok(symbols)
 }
 
+/// Looks for functions in a file that nobody need run.
+pub fn symbols_of_file(path: &Path, names: &BTreeSet<SymbolName>) -> Result<Symbols, SymbolsError> {
+    let binary = Binary::open(path).map_err(|error| SymbolsError::new(path, error))?;
+    let (_, table) = search(
+        &binary,
+        names,
+        &SymbolCache::default(),
+        &mut Budget::default(),
+    )?;
+    let mut symbols = Symbols {
+        stripped: !table.has_symbol_table,
+        missing: names.clone(),
+        ..Symbols::default()
+    };
+    symbols.take(binary, table);
+    Ok(symbols)
+}
+
 impl Symbols {
     fn take(&mut self, binary: Binary, table: Table) {
         let binary = Arc::new(binary);

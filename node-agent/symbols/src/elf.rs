@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use code_file::{CodeFile, UnwindSections};
-pub use functions::{Found, Functions, linkage, search_functions};
+pub use functions::{Found, Functions, Linkage, linkage, search_functions};
 use object::{
     Endianness,
     elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64},

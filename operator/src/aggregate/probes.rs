@@ -292,12 +292,7 @@ fn add(lost: &mut BTreeMap<String, u64>, name: &str, count: u64) {
 
 /// What is most worth knowing of all rows that are part of the whole, and that something was lost.
 fn summed_up(descriptor: &Descriptor, rows: &MergedRows, lost: &BTreeMap<String, u64>) -> String {
-    let mut whole = Summary::default();
-    for (key, row) in rows {
-        if !(descriptor.apart)(key) {
-            whole.merge(&row.summary);
-        }
-    }
+    let summaries = rows.iter().map(|(key, row)| (&**key, row.summary.clone()));
     // That a log is kept short is no loss, and what is cut is counted.
     let lost = lost.iter();
     let lost = lost.filter(|(what, _)| ![LINES, CUT].contains(&what.as_str()));
@@ -308,7 +303,7 @@ fn summed_up(descriptor: &Descriptor, rows: &MergedRows, lost: &BTreeMap<String,
     }));
     let words = [
         Some(split).filter(|words| !words.is_empty()),
-        Some(descriptor.headline(&whole)).filter(|words| !words.is_empty()),
+        Some(descriptor.headline_of(summaries)).filter(|words| !words.is_empty()),
         (lost > 0).then(|| format!("{lost} lost")),
     ];
     let words: Vec<_> = words.into_iter().flatten().collect();

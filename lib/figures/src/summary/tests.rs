@@ -99,6 +99,36 @@ fn merged<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Summary {
     sum
 }
 
+#[test]
+fn what_is_merged_with_one_that_was_not_seen_is_the_least_that_there_was() {
+    let twelve = |milliseconds| recorded([(40, 12)].into_iter().collect(), 9, milliseconds);
+    let none = |milliseconds| recorded(Histogram::default(), 0, milliseconds);
+    let rate = Value::Rate(CALLS);
+    for unseen in [none(0), none(100)] {
+        assert!(unseen.summary(true).is_unseen(CALLS));
+        assert_eq!(unseen.summary(true).value(rate), None);
+        for all in [
+            merged([&twelve(1000), &unseen]),
+            merged([&unseen, &twelve(1000)]),
+        ] {
+            assert_eq!(all.value(rate), Some(12.0));
+            assert_eq!(all.error(rate), Some(f64::INFINITY));
+            assert_eq!(all.error(Value::Recent(CALLS)), Some(f64::INFINITY));
+            assert!(!all.is_unseen(CALLS));
+            // How many there were in all is told by totals.
+            assert_eq!(all.error(Value::Total(CALLS)), Some(0.0));
+        }
+        assert!(merged([&unseen, &unseen]).is_unseen(CALLS));
+    }
+    // What was watched all of the time, and what was sampled and seen, hides nothing.
+    assert_eq!(merged([&twelve(1000), &none(1000)]).error(rate), Some(0.0));
+    assert_eq!(merged([&twelve(100), &twelve(1000)]).error(rate), Some(0.0));
+    // Of a target whose first interval has not ended there is nothing to see yet.
+    let mut new = none(0);
+    new.window.milliseconds = 0;
+    assert_eq!(merged([&twelve(1000), &new]).error(rate), Some(0.0));
+}
+
 proptest! {
     #[test]
     fn merging_is_associative_and_commutative(a in tame(), b in tame(), c in tame()) {

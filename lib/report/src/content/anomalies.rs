@@ -10,6 +10,7 @@ use ckb_probe_figures::{
 use super::{Block, Section, Table};
 use crate::{
     history::History,
+    record::Interval,
     times::{clock, lasted},
 };
 
@@ -29,17 +30,19 @@ struct Seen {
     most: Anomaly,
 }
 
-/// The section. What is told in longer intervals is judged in these.
-pub fn section(title: String, history: &History) -> Section {
+/// Of what, which figure, how much it was, and when.
+type Told = (String, &'static str, String, Seen);
+
+/// How often a figure was not as it usually is.
+pub fn count(history: &History) -> usize {
     let history = history.without_parts();
-    let intervals = history.merged(EACH);
-    let mut each: Vec<u64> = intervals.iter().map(|one| one.milliseconds).collect();
-    each.sort_unstable();
-    let each = each
-        .get(each.len() / 2)
-        .map_or(EACH, |each| EACH.max(*each));
-    let probes = history.probes(&intervals);
-    let mut all: Vec<(String, &'static str, String, Seen)> = Vec::new();
+    find(&history, &history.merged(EACH)).len()
+}
+
+/// All that was not as it usually is.
+fn find(history: &History, intervals: &[Interval]) -> Vec<Told> {
+    let probes = history.probes(intervals);
+    let mut all: Vec<Told> = Vec::new();
     for probe in &probes {
         let values: BTreeMap<&str, Value> = probe
             .descriptor
@@ -56,7 +59,7 @@ pub fn section(title: String, history: &History) -> Section {
                 let name = format!("{} {}", probe.asked.name, series.name());
                 let mut course = Course::default();
                 let mut open: Option<Seen> = None;
-                for (of, interval) in summaries.iter().zip(&intervals) {
+                for (of, interval) in summaries.iter().zip(intervals) {
                     let known = of.as_ref().and_then(|of| Known::of(of, *value, 1));
                     match (course.observe(known), &mut open) {
                         (Some(anomaly), Some(seen)) => {
@@ -85,6 +88,19 @@ pub fn section(title: String, history: &History) -> Section {
             }
         }
     }
+    all
+}
+
+/// The section. What is told in longer intervals is judged in these.
+pub fn section(title: String, history: &History) -> Section {
+    let history = history.without_parts();
+    let intervals = history.merged(EACH);
+    let mut each: Vec<u64> = intervals.iter().map(|one| one.milliseconds).collect();
+    each.sort_unstable();
+    let each = each
+        .get(each.len() / 2)
+        .map_or(EACH, |each| EACH.max(*each));
+    let mut all = find(&history, &intervals);
     all.sort_by(|(.., one), (.., other)| {
         let size = |seen: &Seen| seen.most.times().ln().abs();
         size(other).total_cmp(&size(one))
@@ -107,6 +123,7 @@ pub fn section(title: String, history: &History) -> Section {
     );
     let mut blocks = vec![Block::Text(match count {
         0 => format!("Nothing was not as it usually is, as far as the record tells. {said}"),
+        1 => format!("Once something was not as it usually is. {said}"),
         _ => format!(
             "{count} times something was not as it usually is; {} are listed. {said}",
             rows.len()

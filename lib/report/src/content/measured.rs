@@ -73,12 +73,7 @@ pub fn section(history: &History, probes: &[ProbeHistory]) -> Section {
         .runs
         .iter()
         .filter(|run| !run.header.lacks.is_empty());
-    blocks.extend(lacks.map(|run| {
-        Block::Text(format!(
-            "Not all that was asked is measured{}.",
-            run.header.lacks
-        ))
-    }));
+    blocks.extend(lacks.map(|run| Block::Text(format!("Attached{}.", run.header.lacks))));
     blocks.push(truth(probes));
     blocks.extend(gaps(history));
     Section {
@@ -115,14 +110,26 @@ fn truth(probes: &[ProbeHistory]) -> Block {
 
 /// How far to trust what a probe told: the least share of its rows that was recorded, the greatest error, and what was not measured.
 pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
-    let rows = probe.series.iter().filter(|one| one.part.is_none());
-    let summaries: Vec<_> = rows.map(|one| one.summary()).collect();
-    let shares = summaries.iter().map(|of| of.share());
+    let rows = || probe.series.iter().filter(|one| one.part.is_none());
+    let summaries: Vec<_> = rows().map(|one| one.summary()).collect();
+    let shares = rows().map(|one| one.share());
     let least = shares.min_by(ckb_probe_crds::Share::sparseness);
     let errors = summaries
         .iter()
         .filter_map(|of| probe.descriptor.count_error(of, false));
-    let worst = errors.max_by(f64::total_cmp);
+    // Of a row of which nothing was recorded it is not known how much there was.
+    let shares = summaries
+        .iter()
+        .filter_map(|of| of.share().of_an_interval());
+    let blind = shares.filter(|share| !share.is_known());
+    let worst = errors
+        .chain(blind.map(|_| f64::INFINITY))
+        .max_by(f64::total_cmp);
+    let error = match worst {
+        Some(worst) => numbers::plus_or_minus(worst),
+        None if summaries.is_empty() && !probe.unmeasured.is_empty() => "-".to_owned(),
+        None => "all was seen".to_owned(),
+    };
     let unmeasured = probe
         .unmeasured
         .iter()
@@ -131,7 +138,7 @@ pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
         least
             .and_then(|share| share.percent())
             .map_or_else(|| "-".to_owned(), |share| format!("{share}%")),
-        worst.map_or_else(|| "all was seen".to_owned(), numbers::plus_or_minus),
+        error,
         or_none(unmeasured.collect()),
     ]
 }

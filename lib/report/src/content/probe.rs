@@ -7,6 +7,7 @@ use super::{Across, Block, Heat, Lines, Scale, Section, Table};
 use crate::{
     history::{ProbeHistory, Series},
     record::Interval,
+    times::lasted,
 };
 
 /// So many rows and parts are in the table.
@@ -21,16 +22,10 @@ const HEATED: (usize, usize) = (12, 24);
 /// The section of a probe.
 pub fn section(probe: &ProbeHistory, columns: &[Interval]) -> Section {
     let mut blocks = Vec::new();
-    let mut all = Summary::default();
-    for one in whole_rows(probe).filter(|one| !(probe.descriptor.apart)(&one.row)) {
-        all.merge(&one.summary());
-    }
-    let headline = probe.descriptor.headline(&all);
+    let rows = whole_rows(probe).map(|one| (&*one.row, one.summary()));
+    let headline = probe.descriptor.headline_of(rows);
     match (probe.series.is_empty(), headline.is_empty()) {
-        (true, _) if columns.is_empty() => {
-            blocks.push(Block::Text("Nothing is known of it.".to_owned()));
-        }
-        (true, _) => blocks.push(Block::Text("Nothing of it happened.".to_owned())),
+        (true, _) => blocks.push(Block::Text(nothing(probe, columns))),
         (false, false) => blocks.push(Block::Text(format!("Over all of the time: {headline}."))),
         _ => {}
     }
@@ -49,6 +44,26 @@ pub fn section(probe: &ProbeHistory, columns: &[Interval]) -> Section {
     Section {
         title: format!("{} ({})", probe.asked.name, probe.asked.kind),
         blocks,
+    }
+}
+
+/// What is to say of a probe that told no row: that nothing happened only where somebody looked.
+fn nothing(probe: &ProbeHistory, columns: &[Interval]) -> String {
+    let time: u64 = columns.iter().map(|one| one.milliseconds).sum();
+    let unmeasured: u64 = probe.unmeasured.values().sum();
+    let why = || probe.unmeasured.keys().cloned().collect::<Vec<_>>();
+    match unmeasured {
+        _ if time == 0 => "Nothing is known of it.".to_owned(),
+        0 => "Nothing of it happened.".to_owned(),
+        _ if unmeasured >= time => format!(
+            "It was not measured ({}): whether anything of it happened is not known.",
+            why().join(", ")
+        ),
+        _ => format!(
+            "Nothing of it happened while it was measured; for {} it was not ({}).",
+            lasted(unmeasured),
+            why().join(", ")
+        ),
     }
 }
 
@@ -85,7 +100,7 @@ fn table(probe: &ProbeHistory) -> Block {
                 .filter(|_| column.of_parts || !is_part);
             shown.unwrap_or_else(|| "-".to_owned())
         }));
-        let share = of.share().percent();
+        let share = one.share().percent();
         cells.push(share.map_or_else(|| "-".to_owned(), |share| format!("{share}%")));
         let error = descriptor.count_error(of, is_part);
         cells.push(error.map_or_else(|| "-".to_owned(), numbers::plus_or_minus));

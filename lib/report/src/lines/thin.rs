@@ -41,10 +41,15 @@ struct ThinProbe {
 
 /// As [`Row`], without its total.
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ThinRow {
     key: String,
     #[serde(default)]
     window: IntervalFigures,
+    #[serde(default)]
+    unseen: u64,
+    #[serde(default)]
+    unseen_last: u64,
     #[serde(default)]
     parts: Vec<Self>,
 }
@@ -91,11 +96,19 @@ impl From<ThinProbe> for ProbeInterval {
 
 impl From<ThinRow> for Row {
     fn from(thin: ThinRow) -> Self {
-        let ThinRow { key, window, parts } = thin;
+        let ThinRow {
+            key,
+            window,
+            unseen,
+            unseen_last,
+            parts,
+        } = thin;
         Self {
             key,
             total: Figures::default(),
             window,
+            unseen,
+            unseen_last,
             parts: parts.into_iter().map(Self::from).collect(),
         }
     }

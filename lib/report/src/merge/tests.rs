@@ -35,14 +35,57 @@ fn what_was_not_measured_is_not_known_for_as_long() {
     let mut unmeasured = interval(1, Vec::new());
     unmeasured.probes[0].unmeasured = Some("OverBudget".to_owned());
     merged.follow(&unmeasured);
-    let of = window(&merged, "Get");
-    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+    let told = |merged: &Interval| {
+        let row = &merged.probes[0].rows[0];
+        let of = &row.window;
+        (of.milliseconds, of.recorded_milliseconds, row.unseen)
+    };
+    assert_eq!(told(&merged), (5_000, 5_000, 5_000));
     assert_eq!(merged.probes[0].unmeasured, None);
     // The other way round, as well.
     let mut merged = unmeasured;
     merged.follow(&interval(2, vec![row("Get", 3, 900, 3)]));
-    let of = window(&merged, "Get");
-    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+    assert_eq!(told(&merged), (5_000, 5_000, 5_000));
+}
+
+/// A row that is sampled, by the lengths of what its slices stand for, in intervals of five seconds: 0 where none ended. There are 100 calls a
+/// second.
+fn sampled(lengths: &[u64]) -> Vec<Interval> {
+    let each = (0..).zip(lengths).map(|(number, length)| {
+        let mut row = row("Get", length / 10, 900, 0);
+        row.window.milliseconds = if *length == 0 { 5_000 } else { *length };
+        row.window.recorded_milliseconds = length / 4;
+        row.window.samples = length / 40;
+        row.parts = vec![row.clone()];
+        interval(number, vec![row])
+    });
+    each.collect()
+}
+
+#[test]
+fn a_slice_that_stands_for_intervals_of_which_nothing_was_seen_is_not_counted_with_these() {
+    // Of the two that saw nothing the third tells, and of the last one nothing is told yet.
+    let lengths = [4_000, 0, 0, 15_500, 5_200, 0, 9_000, 0];
+    let all = sampled(&lengths);
+    for each in [5_000, 10_000, 15_000, 20_000] {
+        // Put together in one step, and in two.
+        let merged = by_time(&by_time(&all, each), u64::MAX);
+        assert_eq!(merged.len(), 1);
+        let row = &merged[0].probes[0].rows[0];
+        for of in [row, &row.parts[0]] {
+            let told = (of.window.milliseconds, of.window.figures.count("duration"));
+            assert_eq!(told, (33_700, Some(3_370)), "by {each} ms");
+            assert_eq!((of.unseen, of.unseen_last), (5_000, 5_000));
+        }
+    }
+    // One that was not attached for as long has nothing that reaches back.
+    let merged = by_time(&sampled(&[5_000, 0, 5_000]), u64::MAX);
+    let row = &merged[0].probes[0].rows[0];
+    assert_eq!((row.window.milliseconds, row.unseen), (10_000, 5_000));
+    // Where nothing was ever seen, that is told for all of the time.
+    let merged = by_time(&sampled(&[0, 0]), u64::MAX);
+    let row = &merged[0].probes[0].rows[0];
+    assert_eq!((row.window.milliseconds, row.unseen), (10_000, 0));
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub struct Counted {
     pub quiet: bool,
 }
 
+/// What lists the functions that there are.
+const SYMBOLS: &str = "ckb-probe symbols --match '*' --pid PID";
+
 /// So many functions are named that are missing.
 const NAMED: usize = 5;
 
@@ -129,7 +132,7 @@ fn symbols(found: &HostSnapshot) -> Vec<Finding> {
             Finding {
                 reason: Some(Reason::SymbolNotFound),
                 ..Finding::failed(place, why)
-                    .next("ckb-probe symbols --match '*' --pid PID")
+                    .next(SYMBOLS)
                     .see("symbolnotfound")
             }
         }
@@ -162,12 +165,19 @@ fn kernel(found: &HostSnapshot) -> Vec<Finding> {
     vec![match attached {
         Ok(lacks) if lacks.is_empty() => Finding::passed(place, "all that is asked is attached"),
         Ok(lacks) => Finding::warning(place, format!("attached{lacks}")),
-        Err((reason, why)) => Finding {
-            reason: Some(*reason),
-            ..Finding::failed(reasons::place(*reason).unwrap_or(place), why.clone())
-                .next("sudo ckb-probe check")
-                .see(&reasons::anchor(*reason))
-        },
+        Err((reason, why)) => {
+            let place = reasons::place(*reason).unwrap_or(place);
+            let next = match place {
+                Place::Symbols => SYMBOLS,
+                _ => "sudo ckb-probe check",
+            };
+            Finding {
+                reason: Some(*reason),
+                ..Finding::failed(place, why.clone())
+                    .next(next)
+                    .see(&reasons::anchor(*reason))
+            }
+        }
     }]
 }
 

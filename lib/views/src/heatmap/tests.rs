@@ -50,7 +50,7 @@ fn a_picture_has_slow_calls_above_quick_ones_each_by_its_share() {
     }
     assert_eq!(
         map.text(),
-        "ckb/ckb storage: Get: duration over time, a column for each report interval
+        "ckb/ckb storage: Get: duration, by report interval
           | :
           |
     100us |   .

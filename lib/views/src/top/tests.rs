@@ -105,6 +105,26 @@ fn what_was_not_seen_is_not_zero_and_what_is_the_least_is_told() {
 }
 
 #[test]
+fn all_rows_together_are_the_least_that_there_was_where_one_was_not_seen() {
+    let whole = |rows| {
+        of_cluster(&[probe()], Some(&[order(rows)])).targets[0]
+            .all
+            .clone()
+    };
+    for unseen in [report("Get", 0, 0), report("Get", 0, 100)] {
+        let all = whole(vec![unseen, report("Put", 20, 1_000)]);
+        assert_eq!(told(&all.rate), Some("≥20"));
+        assert_eq!(told(&all.time), Some("≥0.004%"));
+        assert_eq!(all.error.as_deref(), Some("at least"));
+    }
+    let all = whole(vec![report("Get", 0, 1_000), report("Put", 20, 1_000)]);
+    assert_eq!((told(&all.rate), &all.error), (Some("20"), &None));
+    assert_eq!(told(&all.time), Some("0.004%"));
+    let all = whole(vec![report("Get", 0, 0)]);
+    assert_eq!((&all.rate, &all.time), (&None, &None), "nothing at all");
+}
+
+#[test]
 fn a_target_that_is_lost_has_no_figures_but_a_reason() {
     let mut lost = probe();
     let instance = &mut lost.status.as_mut().unwrap().instances[0];

@@ -19,6 +19,7 @@ use ckb_probe_kubectl::Output;
 use ckb_probe_views::{
     diagnosis::host::{Counted, Functions, HostSnapshot},
     presets::{self, Preset},
+    text::wrapped,
 };
 use clap::Args;
 use serde_json::json;
@@ -38,8 +39,8 @@ const STEP: Duration = Duration::from_millis(20);
 pub struct CheckArguments {
     #[command(flatten)]
     tier: TierArgument,
-    /// Print each check as a JSON line instead of the table.
-    #[arg(long, conflicts_with_all = ["pid", "executable"])]
+    /// Print each check of this host as a JSON line, as a NodeProbe has them, instead of the table.
+    #[arg(long, conflicts_with_all = ["pid", "executable", "output"])]
     json: bool,
     /// Also look at this process, up to its figures.
     #[arg(long)]
@@ -53,7 +54,7 @@ pub struct CheckArguments {
     /// Count for so many seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u32,
-    /// What is printed of a process.
+    /// What is printed. Of this host alone, full is a table of each check.
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     /// Look again until nothing is broken, for so long.
@@ -73,9 +74,28 @@ pub fn run(arguments: &CheckArguments) -> Result<Outcome, CliError> {
     if arguments.pid.is_some() || arguments.executable.is_some() {
         return of_process(arguments, preflight);
     }
+    if !arguments.json && arguments.output != Output::Full {
+        let found = HostSnapshot {
+            means: Some(
+                preflight
+                    .means
+                    .as_ref()
+                    .map(told)
+                    .map_err(Unmeasurable::to_string),
+            ),
+            checks: preflight.checks,
+            ..HostSnapshot::default()
+        };
+        let found = found.diagnose();
+        arguments.output.print(&found)?;
+        return Ok(match found.ok {
+            true => Outcome::Measured,
+            false => Outcome::Said,
+        });
+    }
     let Preflight { checks, means } = preflight;
     let mut out = io::stdout().lock();
-    if arguments.json || arguments.output == Output::Json {
+    if arguments.json {
         for check in &checks {
             writeln!(out, "{}", json!(check))?;
         }
@@ -231,18 +251,16 @@ fn count(
 }
 
 fn headline(descriptor: &Descriptor, rows: &[ckb_probe_crds::RowReport]) -> String {
-    let mut all = Summary::default();
-    for row in rows.iter().filter(|row| !(descriptor.apart)(&row.key)) {
-        all.add(&row.total, &row.window, true);
-    }
-    descriptor.headline(&all)
+    let summary = |row: &ckb_probe_crds::RowReport| Summary::of(&row.total, &row.window, true);
+    descriptor.headline_of(rows.iter().map(|row| (&*row.key, summary(row))))
 }
 
 fn print_checks(out: &mut impl Write, checks: &[Check]) -> io::Result<()> {
     writeln!(out, "{:<17}  OK   DETAIL", "CHECK")?;
     for check in checks {
         let ok = if check.passed { "ok" } else { "no" };
-        writeln!(out, "{:<17}  {ok}   {}", check.name, check.detail)?;
+        let head = format!("{:<17}  {ok}   ", check.name);
+        writeln!(out, "{}", wrapped(&check.detail, &head, &" ".repeat(24)))?;
     }
     writeln!(out)
 }

@@ -16,7 +16,7 @@ use ckb_probe_kubectl::{VerbError, heatmap, histogram, slow, top};
 use ckb_probe_views::{
     document::Event,
     heatmap::{Heatmap, told_by},
-    histogram::of_reports,
+    histogram::{Which, of_reports, others as rows_of},
     presets::Preset,
     top as moments,
     unlisted::Sampled,
@@ -288,15 +288,21 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
     let subject = session.subject.clone();
     let probes = local.preset.probes.clone();
     let mut is_found = None;
+    let mut others = String::new();
     let over = session
         .intervals(None, |report, _| {
             let found = of_reports(&subject, &probes, &report.probes, how.which());
             is_found = Some(!found.is_empty());
+            let of_any_row = Which {
+                probe: how.which().probe,
+                ..Which::default()
+            };
+            others = rows_of(&of_reports(&subject, &probes, &report.probes, of_any_row));
             Ok(ControlFlow::Break(how.text(&found)))
         })
         .await?;
     if is_found == Some(false) {
-        eprintln!("ckb-probe: nothing was measured of that within the interval");
+        eprintln!("ckb-probe: nothing was measured of that within the interval{others}");
     }
     say_unfinished(over);
     Ok(match is_found {

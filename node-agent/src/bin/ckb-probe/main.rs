@@ -386,6 +386,8 @@ impl CliError {
 enum Outcome {
     Measured,
     NothingCalled,
+    /// Likewise, and why that is.
+    Nothing(String),
     CannotMeasure,
     /// Something else, that was said already.
     Said,
@@ -419,6 +421,10 @@ fn main() -> ExitCode {
         Ok(Outcome::Measured) => ExitCode::SUCCESS,
         Ok(Outcome::NothingCalled) => {
             eprintln!("ckb-probe: attached, but nothing that is measured happened");
+            ExitCode::from(NOTHING_CALLED)
+        }
+        Ok(Outcome::Nothing(why)) => {
+            eprintln!("ckb-probe: {why}");
             ExitCode::from(NOTHING_CALLED)
         }
         Ok(Outcome::CannotMeasure) => {

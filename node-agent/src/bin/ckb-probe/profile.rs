@@ -135,9 +135,21 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
     })?;
     eprint!("{}", summary(&profile, mode, asked));
     Ok(match profile.taken {
-        0 => Outcome::NothingCalled,
+        0 => nothing(&profile),
         _ => Outcome::Measured,
     })
+}
+
+/// What there is to say where no stack was taken: a process that ran now and then is none that did nothing.
+fn nothing(profile: &Profile) -> Outcome {
+    match &profile.on_cpu {
+        Some(on_cpu) if !on_cpu.clock.is_zero() => Outcome::Nothing(format!(
+            "it was on a CPU for {:.2} s of {:.1} s, and at none of the moments at which it was looked at: sample for longer, by --duration",
+            on_cpu.clock.as_secs_f64(),
+            profile.took.as_secs_f64(),
+        )),
+        _ => Outcome::NothingCalled,
+    }
 }
 
 fn usual_frequency(mode: SamplerMode) -> u32 {

@@ -3,8 +3,9 @@
 mod usdt;
 
 use std::{
+    collections::BTreeSet,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use ckb_probe_agent::{
@@ -13,7 +14,8 @@ use ckb_probe_agent::{
     kinds,
     observe::{
         FirstInstruction, Function, FunctionCache, LISTED_LIMIT, Location, Matches, Pattern,
-        Process, SymbolCache, find_functions, find_symbols,
+        Process, SymbolCache, SymbolName, Symbols, SymbolsError, find_functions, find_symbols,
+        functions_of_file, symbols_of_file,
     },
     preflight::preflight,
     text,
@@ -29,8 +31,14 @@ use super::{CliError, Outcome, ProcessArguments};
     ckb-probe symbols --match 'ckb_chain::*'                              functions of the executable\n  \
     ckb-probe symbols --match 'rocksdb::DBImpl::*' --library librocksdb   functions of a library\n  \
     ckb-probe symbols --usdt --executable postgres                        USDT probes, of its libraries too\n  \
-    ckb-probe symbols --usdt --file /usr/bin/python3.11                   those of a file")]
+    ckb-probe symbols ./ckb                                               of a file that need not run, in each of these ways\n  \
+    ckb-probe symbols --usdt /usr/bin/python3.11\n\n\
+    Exit codes: 0 there are some; 1 it cannot be looked at; 2 wrong arguments; 3 it has none of those that are measured by name.")]
 pub struct Arguments {
+    /// This file alone, whoever runs it: an executable, or a library, before it is rolled out. Unset: a process, and the libraries that it
+    /// has mapped.
+    #[arg(value_name = "FILE", conflicts_with_all = ["pid", "executable", "library"])]
+    path: Option<PathBuf>,
     #[command(flatten)]
     process: ProcessArguments,
     /// List the functions that match this pattern, with *, ? and [abc], such as ckb_chain::*. Unset: those that are measured by
@@ -44,41 +52,83 @@ pub struct Arguments {
     /// match.
     #[arg(long)]
     usdt: bool,
-    /// List those of this file, whoever runs it.
-    #[arg(long, requires = "usdt", conflicts_with_all = ["pid", "executable"], value_name = "PATH")]
+    /// The same as FILE.
+    #[arg(long, conflicts_with_all = ["path", "pid", "executable", "library"], value_name = "PATH")]
     file: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, CliError> {
-    if let Some(file) = &arguments.file {
-        return usdt::of_file(file, arguments.pattern.as_deref());
+    let pattern = arguments.pattern.as_deref();
+    if let Some(file) = arguments.path.as_ref().or(arguments.file.as_ref()) {
+        return match pattern {
+            _ if arguments.usdt => usdt::of_file(file, pattern),
+            Some(glob) => {
+                let matches = functions_of_file(file, &pattern_of(glob, None))?;
+                matching(&of_file(file), &matches)
+            }
+            None => {
+                let none = "the file has none of these functions: libraries that it loads are files of their own, and of a process they are looked at too";
+                listed(&of_file(file), none, |names| symbols_of_file(file, names))
+            }
+        };
     }
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
     if arguments.usdt {
-        return usdt::of_process(&process, arguments.pattern.as_deref());
+        return usdt::of_process(&process, pattern);
     }
-    match &arguments.pattern {
-        Some(glob) => matching(arguments, &process, glob),
-        None => listed(&process),
+    match pattern {
+        Some(glob) => {
+            let pattern = pattern_of(glob, arguments.library.clone());
+            let matches = find_functions(process.id, &pattern, &FunctionCache::default())?;
+            matching(&of_process(&process), &matches)
+        }
+        None => {
+            let none = "neither the executable nor any library that it has mapped has one of these functions";
+            listed(&of_process(&process), none, |names| {
+                find_symbols(process.id, names, &SymbolCache::default())
+            })
+        }
+    }
+}
+
+fn of_file(path: &Path) -> String {
+    format!("file {}", text::of_path(path))
+}
+
+fn of_process(process: &Process) -> String {
+    format!("process {} ({})", process.id.pid, process.executable)
+}
+
+fn pattern_of(glob: &str, library: Option<String>) -> Pattern {
+    Pattern {
+        glob: glob.to_owned(),
+        library,
+        limit: LISTED_LIMIT,
     }
 }
 
 /// What the kinds look for by name.
-fn listed(process: &Process) -> Result<Outcome, CliError> {
+fn listed(
+    subject: &str,
+    none: &str,
+    find: impl FnOnce(&BTreeSet<SymbolName>) -> Result<Symbols, SymbolsError>,
+) -> Result<Outcome, CliError> {
     let wanted = kinds::listed();
     let names = wanted.iter().flat_map(|one| &one.functions);
     let names = names.map(|function| function.symbol).collect();
-    let symbols = find_symbols(process.id, &names, &SymbolCache::default())?;
+    let symbols = find(&names)?;
     let mut out = io::stdout().lock();
-    writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
+    writeln!(out, "{subject}")?;
     if symbols.stripped {
         writeln!(out, "the executable is stripped: it has no symbol table")?;
     }
+    let row = wanted.iter().map(|one| one.row.len()).max();
+    let row = row.unwrap_or_default();
     for one in &wanted {
         for function in &one.functions {
             let mut line =
-                |place: &str| writeln!(out, "{:<12} {:<40} {place}", one.row, function.symbol);
+                |place: &str| writeln!(out, "{:<row$} {:<40} {place}", one.row, function.symbol);
             match symbols.found.get(&function.symbol) {
                 Some(locations) => locations.iter().try_for_each(|one| line(&place(one)))?,
                 None => line("not found")?,
@@ -87,30 +137,24 @@ fn listed(process: &Process) -> Result<Outcome, CliError> {
     }
     out.flush()?;
     Ok(if symbols.found.is_empty() {
-        Outcome::NothingCalled
+        Outcome::Nothing(none.to_owned())
     } else {
         Outcome::Measured
     })
 }
 
 /// What a pattern finds, also where that is more than may be attached to.
-fn matching(arguments: &Arguments, process: &Process, glob: &str) -> Result<Outcome, CliError> {
-    let pattern = Pattern {
-        glob: glob.to_string(),
-        library: arguments.library.clone(),
-        limit: LISTED_LIMIT,
-    };
-    let matches = find_functions(process.id, &pattern, &FunctionCache::default())?;
+fn matching(subject: &str, matches: &Matches) -> Result<Outcome, CliError> {
     let calibration = preflight(None).means.map(|means| means.calibration);
     let mut out = io::stdout().lock();
-    writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
+    writeln!(out, "{subject}")?;
     let names = matches.found.iter().map(|one| one.name.chars().count());
     let width = names.max().unwrap_or_default().min(100);
     for Function { name, location, .. } in &matches.found {
         writeln!(out, "{name:<width$}  {}", place(location))?;
     }
     let calibration = calibration.map_err(|error| error.to_string());
-    summary(&mut out, &matches, &calibration)?;
+    summary(&mut out, matches, &calibration)?;
     out.flush()?;
     Ok(Outcome::Measured)
 }

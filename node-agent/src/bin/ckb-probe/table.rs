@@ -10,11 +10,23 @@ use ckb_probe_crds::{Descriptor, RowReport, Summary, descriptor::Column, numbers
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The table of the last interval.
-pub fn print(out: &mut impl Write, descriptor: &Descriptor, session: &Session) -> io::Result<()> {
+/// How wide a column is where nobody minds, and how wide those of shares and errors are.
+const WIDE: usize = 11;
+const SHARE: usize = 8;
+
+/// How wide the names of rows are at least, likewise.
+const NAMES: usize = 24;
+
+/// The table of the last interval, in a terminal of so many columns; without one it is as wide as it is.
+pub fn print(
+    out: &mut impl Write,
+    descriptor: &Descriptor,
+    session: &Session,
+    width: Option<usize>,
+) -> io::Result<()> {
     let report = session.instance().report(session.now());
     let rows = report.probes.iter().flat_map(|probe| &probe.rows);
-    print_rows(out, descriptor, rows)?;
+    print_rows(out, descriptor, rows, width)?;
     if let Some(ratio) = report.overhead_millipercent {
         writeln!(
             out,
@@ -25,10 +37,42 @@ pub fn print(out: &mut impl Write, descriptor: &Descriptor, session: &Session) -
     writeln!(out)
 }
 
+/// A column: its head, what it has of each row, how wide it is, and whether it says how much there was, or how truly that is known.
+struct Cells {
+    head: String,
+    cells: Vec<String>,
+    width: usize,
+    stays: bool,
+}
+
+impl Cells {
+    fn of(head: &str, cells: Vec<Option<String>>, width: usize, stays: bool) -> Self {
+        let cells = cells.into_iter();
+        Self {
+            head: head.to_owned(),
+            cells: cells
+                .map(|cell| cell.unwrap_or_else(|| "-".to_owned()))
+                .collect(),
+            width,
+            stays,
+        }
+    }
+
+    /// No wider than what is in it.
+    fn tighten(&mut self) {
+        let cells = self.cells.iter().chain([&self.head]);
+        self.width = cells
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or_default();
+    }
+}
+
 fn print_rows<'a>(
     out: &mut impl Write,
     descriptor: &Descriptor,
     rows: impl Iterator<Item = &'a RowReport>,
+    terminal: Option<usize>,
 ) -> io::Result<()> {
     let lines: Vec<(String, Summary, bool)> = rows.flat_map(lines_of).collect();
     let known = |column: &Column| {
@@ -36,42 +80,78 @@ fn print_rows<'a>(
             .iter()
             .any(|(_, of, _)| of.value(column.value).is_some())
     };
-    let columns: Vec<&Column> = descriptor.columns.iter().filter(|one| known(one)).collect();
     let name = descriptor.row.to_uppercase().replace('_', " ");
     let widest = lines.iter().map(|(key, ..)| key.chars().count()).max();
-    let width = widest.unwrap_or_default().max(name.len()).max(24);
-    write!(out, "{name:<width$}")?;
-    for column in &columns {
-        write!(out, " {:>11}", column.head)?;
-    }
-    let sampled = lines.iter().any(|(_, of, _)| of.share().is_sampled());
-    write!(out, " {:>8}", "SAMPLED")?;
-    if sampled {
-        write!(out, " {:>8}", "ERROR")?;
-    }
-    writeln!(out)?;
-    for (key, of, part) in &lines {
-        write!(out, "{key:<width$}")?;
-        for column in &columns {
-            let shown = descriptor
-                .shown(column.value, of)
-                .filter(|_| column.of_parts || !part)
-                .map(|shown| match is_the_least(of.error(column.value)) {
+    let widest = widest.unwrap_or_default().max(name.len());
+    let mut names = widest.max(NAMES);
+    let counted = descriptor.counted(false);
+    let known = descriptor.columns.iter().filter(|one| known(one));
+    let mut columns: Vec<Cells> = known
+        .map(|column| {
+            let cells = lines.iter().map(|(_, of, part)| {
+                let shown = descriptor.shown(column.value, of);
+                let shown = shown.filter(|_| column.of_parts || !part);
+                shown.map(|shown| match is_the_least(of.error(column.value)) {
                     true => format!("≥{shown}"),
                     false => shown,
-                });
-            write!(out, " {:>11}", shown.as_deref().unwrap_or("-"))?;
-        }
-        let share = of.share().percent();
-        let share = share.map_or_else(|| "-".to_string(), |share| format!("{share}%"));
-        write!(out, " {share:>8}")?;
-        if sampled {
-            let error = descriptor.error(of, *part).map(numbers::plus_or_minus);
-            write!(out, " {:>8}", error.as_deref().unwrap_or("-"))?;
+                })
+            });
+            let stays = Some(column.value) == counted || column.name == "count";
+            Cells::of(column.head, cells.collect(), WIDE, stays)
+        })
+        .collect();
+    let shares = lines.iter().map(|(_, of, _)| of.share().percent());
+    let shares = shares.map(|share| share.map(|share| format!("{share}%")));
+    columns.push(Cells::of("SAMPLED", shares.collect(), SHARE, true));
+    if lines.iter().any(|(_, of, _)| of.share().is_sampled()) {
+        let errors = lines
+            .iter()
+            .map(|(_, of, part)| descriptor.error(of, *part).map(numbers::plus_or_minus));
+        columns.push(Cells::of("ERROR", errors.collect(), SHARE, true));
+    }
+    let left_out = match terminal {
+        Some(terminal) => fit(terminal, widest, &mut names, &mut columns),
+        None => Vec::new(),
+    };
+    write!(out, "{name:<names$}")?;
+    for Cells { head, width, .. } in &columns {
+        write!(out, " {head:>width$}")?;
+    }
+    writeln!(out)?;
+    for (place, (key, ..)) in lines.iter().enumerate() {
+        write!(out, "{key:<names$}")?;
+        for Cells { cells, width, .. } in &columns {
+            let cell = cells.get(place).map_or("-", String::as_str);
+            write!(out, " {cell:>width$}")?;
         }
         writeln!(out)?;
     }
+    if !left_out.is_empty() {
+        writeln!(out, "in a wider terminal: {}", left_out.join(", "))?;
+    }
     Ok(())
+}
+
+/// Makes a table as wide as a terminal at the most: columns as narrow as what is in them, and where that is not enough without the last of those
+/// that need not stay, whose heads are the answer.
+fn fit(terminal: usize, widest: usize, names: &mut usize, columns: &mut Vec<Cells>) -> Vec<String> {
+    let width = |names: usize, columns: &[Cells]| {
+        let columns = columns.iter().map(|column| column.width + 1);
+        names + columns.sum::<usize>()
+    };
+    if width(*names, columns) <= terminal {
+        return Vec::new();
+    }
+    *names = widest;
+    columns.iter_mut().for_each(Cells::tighten);
+    let mut left_out = Vec::new();
+    while width(*names, columns) > terminal
+        && let Some(place) = columns.iter().rposition(|column| !column.stays)
+    {
+        left_out.push(columns.remove(place).head);
+    }
+    left_out.reverse();
+    left_out
 }
 
 /// A row, and its parts below it.
@@ -139,7 +219,9 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use ckb_probe_crds::{Figures, IntervalFigures, Kind, Variance};
+    use ckb_probe_crds::{
+        Distribution, Figures, IntervalFigures, Kind, Variance, histogram::bucket,
+    };
 
     use super::*;
 
@@ -169,7 +251,7 @@ mod tests {
     fn ends(rows: &[RowReport]) -> Vec<Vec<String>> {
         let kind = Kind::ALL.iter().find(|kind| kind.as_str() == "processes");
         let mut out = Vec::new();
-        print_rows(&mut out, kind.unwrap().descriptor(), rows.iter()).unwrap();
+        print_rows(&mut out, kind.unwrap().descriptor(), rows.iter(), None).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines = text.lines().map(|line| {
             let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
@@ -203,7 +285,13 @@ mod tests {
         let print = |row: &RowReport| {
             let kind = Kind::ALL.iter().find(|kind| kind.as_str() == "processes");
             let mut out = Vec::new();
-            print_rows(&mut out, kind.unwrap().descriptor(), [row].into_iter()).unwrap();
+            print_rows(
+                &mut out,
+                kind.unwrap().descriptor(),
+                [row].into_iter(),
+                None,
+            )
+            .unwrap();
             String::from_utf8(out).unwrap()
         };
         assert!(!print(&row).contains('≥'));
@@ -215,6 +303,50 @@ mod tests {
             1,
             "the interval is known: {shown}"
         );
+    }
+
+    #[test]
+    fn in_a_terminal_it_is_no_wider_and_says_what_is_left_out() {
+        let kind = Kind::ALL.iter().find(|kind| kind.as_str() == "rocksdb");
+        let rows = ["Get", "IteratorNext"].map(|key| {
+            let mut row = row(key, 0, 336, 0.0);
+            let values = Distribution {
+                histogram: [(bucket(1_800), 7000)].into_iter().collect(),
+                sum: 7000 * 1_800,
+                unmeasured: 0,
+            };
+            let figures = &mut row.window.figures;
+            figures.distributions = [("duration".into(), values)].into();
+            figures.maxima = [("duration".into(), 1_810)].into();
+            figures.sums = [
+                ("slow".into(), 3),
+                ("bytes".into(), 300),
+                ("written".into(), 400),
+            ]
+            .into();
+            row.total = figures.clone();
+            row
+        });
+        let print = |width| {
+            let mut out = Vec::new();
+            print_rows(&mut out, kind.unwrap().descriptor(), rows.iter(), width).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let wide = print(None);
+        let most = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(most(&wide) > 100, "{wide}");
+        assert_eq!(print(Some(200)), wide, "there is room");
+        for width in [80, 60] {
+            let text = print(Some(width));
+            assert!(most(&text) <= width, "{width}: {text}");
+            let head = text.lines().next().unwrap();
+            for stays in ["OPERATION", "PER SECOND", "COUNT", "SAMPLED", "ERROR"] {
+                assert!(head.contains(stays), "{width}: {text}");
+            }
+            let last = text.lines().last().unwrap();
+            assert!(last.starts_with("in a wider terminal: "), "{text}");
+        }
+        assert!(print(Some(80)).contains("P99"));
     }
 
     #[test]

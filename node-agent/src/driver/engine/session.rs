@@ -149,12 +149,15 @@ impl Session {
 
     /// What could not be measured, as the end of a sentence; empty when all is.
     pub fn lacks(&self) -> String {
-        let probes = self.instance().probes.iter();
-        let lacks = probes.filter_map(|book| match book.unsupported() {
-            Some(refusal) => Some(format!(", but not {}: {refusal}", book.probe.name)),
-            None => Some(book.coverage()?.sentence.clone()),
+        let probes = || self.instance().probes.iter();
+        let refused = probes().filter_map(|book| Some((&book.probe.name, book.unsupported()?)));
+        let refused = refused.enumerate().map(|(place, (name, refusal))| {
+            let but = if place == 0 { "but" } else { "and" };
+            format!(", {but} not {name}: {refusal}")
         });
-        lacks.collect()
+        let whole = probes().filter(|book| book.unsupported().is_none());
+        let lacks = whole.filter_map(|book| Some(book.coverage()?.sentence.clone()));
+        refused.chain(lacks).collect()
     }
 
     /// When [`Self::step`] is due again; None when it never is.

@@ -240,6 +240,8 @@ impl<'a> RowWalk<'a> {
                 key: (*name).to_owned(),
                 total: Figures::default(),
                 window: window(0, figures),
+                unseen: 0,
+                unseen_last: 0,
                 parts: Vec::new(),
             }
         });
@@ -248,6 +250,8 @@ impl<'a> RowWalk<'a> {
             key: self.name.to_owned(),
             total: Figures::default(),
             window: window(samples, figures),
+            unseen: 0,
+            unseen_last: 0,
             parts,
         }
     }

@@ -12,7 +12,7 @@ use ckb_probe_views::{
 };
 use clap::{Args, ValueEnum};
 
-use super::{CliError, Outcome, pprof, sample, usual_frequency};
+use super::{CliError, Outcome, nothing, pprof, sample, usual_frequency};
 
 /// What is said of `flamegraph` at the end of `--help`.
 pub const FLAMEGRAPH: &str = "Examples:\n  \
@@ -86,7 +86,7 @@ pub async fn flamegraph(arguments: FlamegraphArguments) -> Result<Outcome, CliEr
         _ => profile,
     };
     if profile.taken == 0 {
-        return Ok(Outcome::NothingCalled);
+        return Ok(nothing(&profile));
     }
     let took = profile.took.as_millis();
     let of = Named::read(&subject, &pprof(&profile, mode, &process.executable))?;

@@ -24,6 +24,29 @@ fn what_samples_stand_for_by_themselves_is_told_beside_the_clock() {
 }
 
 #[test]
+fn a_process_that_ran_and_was_not_met_is_not_one_that_did_nothing() {
+    let mut none = Profile {
+        taken: 0,
+        complete: 0,
+        ..profile()
+    };
+    let Outcome::Nothing(said) = nothing(&none) else {
+        unreachable!("it ran for 8 s");
+    };
+    assert!(
+        said.starts_with("it was on a CPU for 8.00 s of 10.0 s, and at none of the moments"),
+        "{said}"
+    );
+    none.on_cpu = Some(OnCpu {
+        clock: Duration::ZERO,
+        sampled: Duration::ZERO,
+    });
+    assert!(matches!(nothing(&none), Outcome::NothingCalled));
+    none.on_cpu = None;
+    assert!(matches!(nothing(&none), Outcome::NothingCalled));
+}
+
+#[test]
 fn guesses_are_told() {
     let found = summary(&profile(), SamplerMode::Cpu, 99);
     assert!(
