@@ -136,7 +136,7 @@ try_image() {
     build "localhost/$name-$architecture"
     rm -rf "$work/context"
   done
-  mounted=$(engine mount "$(engine from --pull-never "localhost/one-$architecture")")
+  mounted=$(engine mount "$(engine from --arch "$architecture" --pull-never "localhost/one-$architecture")")
 
   for check in two_builds_one_digest labels of_the_architecture nobody_in_particular programs_run same_bytes_as_the_archive crates_are_named minimal; do
     # Not as a condition, in which a failure would not end it.
