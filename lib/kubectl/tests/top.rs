@@ -116,7 +116,7 @@ fn a_heatmap_of_a_cluster_is_drawn_and_told() {
     let (code, text, _) = asked(&server, &["heatmap", "steady", "Get", "--for", "1s"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(
-        text.starts_with("e2e-soak/steady storage: Get: duration over time"),
+        text.starts_with("e2e-soak/steady storage: Get: duration, by report interval"),
         "{text}"
     );
     assert!(text.contains("1us |@"), "{text}");
