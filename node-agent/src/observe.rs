@@ -38,9 +38,9 @@ pub use namespaces::{HeldNamespace, Namespaces};
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
-    CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, Resident, Unmeasured,
-    bytes_moved, cpu_time, is_called, is_confined, open_file, process, processes, resident,
-    successor, unmeasured,
+    CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, Program, Resident,
+    Unmeasured, bytes_moved, cpu_time, is_called, is_confined, open_file, process, processes,
+    resident, successor, unmeasured,
 };
 pub use search::{ContainerNames, Search};
 pub use standstill::Standstill;

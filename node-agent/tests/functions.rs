@@ -59,6 +59,69 @@ fn each_call_of_the_functions_that_match_is_counted_and_no_other() {
     );
 }
 
+/// Has it execute the file that it was given.
+fn execute(fixture: &mut Fixture, file: &Path) {
+    fixture.order("exec");
+    let link = format!("/proc/{}/exe", fixture.pid());
+    let executes = || std::fs::read_link(&link).is_ok_and(|found| found == file);
+    wait_until("the exec", executes);
+}
+
+#[test]
+fn a_process_that_executes_another_file_is_measured_anew_and_the_same_file_goes_on() {
+    let folder = Folder::new();
+    let first = fixture(&folder);
+    let second = folder.path("another");
+    std::fs::copy(&first, &second).unwrap();
+    let paths = [&first, &second].map(|path| path.to_str().unwrap());
+    let mut process = Fixture::start_with(&first, &[paths[0], paths[1]]);
+    let arguments = ["functions", "--json", "--match", "alpha_one"];
+    let mut probe = Probe::start(process.pid(), &arguments);
+    let count = |line: &serde_json::Value| -> u64 {
+        line["figures"]["count"].as_str().unwrap().parse().unwrap()
+    };
+    probe.is_attached();
+    process.tell("alpha_one 100");
+    // It is long attached, so that nothing keeps it from being measured anew.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    process.order("exec");
+    process.tell("alpha_one 1000");
+    probe.line_while(|line| count(line) == 1100, || {});
+
+    execute(&mut process, &second);
+    let said = format!(
+        "ckb-probe: process {} executes another program by now, which is measured anew: what it called until then is not counted\n",
+        process.pid()
+    );
+    probe.says(&said);
+    // Those of the first moments may come before it is attached.
+    probe.line_while(
+        |line| count(line) > 1100,
+        || drop(process.tell("alpha_one 1")),
+    );
+    let before = probe.line_while(|_| true, || {});
+    process.tell("alpha_one 10000");
+    let (rows, all) = probe.rows();
+    assert_eq!(rows.counts()["alpha_one"], count(&before) + 10_000);
+    assert_eq!(all, said);
+}
+
+#[test]
+fn where_a_process_executes_what_lacks_the_functions_that_is_said_and_nothing_is_told_to_be_attached()
+ {
+    let folder = Folder::new();
+    let mut process = Fixture::start_with(&fixture(&folder), &["/bin/cat"]);
+    let arguments = ["functions", "--json", "--match", "alpha_one"];
+    let mut probe = Probe::start(process.pid(), &arguments);
+    probe.is_attached();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    execute(&mut process, &std::fs::canonicalize("/bin/cat").unwrap());
+    let lacks = "ckb-probe: cat is stripped: its symbol table is gone, and of what it exports nothing matches alpha_one\n";
+    probe.says(lacks);
+    let (_, said) = probe.ended();
+    assert!(said.ends_with(lacks), "{said}");
+}
+
 /// Has the main thread end, and leave the process to another.
 fn leave(fixture: &mut Fixture) {
     fixture.tell("leave");

@@ -303,10 +303,24 @@ impl Engine {
         self.searches
     }
 
-    /// Processes called exec. True when one of them was waited for, and anything changed.
+    /// Processes called exec. True when one of them is measured or was waited for, and anything changed.
     ///
     /// Whatever others execute, and by what name: /proc is searched only for the sake of a target that has no process.
     pub fn execs(&mut self, pids: &[u32]) -> bool {
+        let measured = self.processes.keys();
+        let measured: Vec<ProcessId> = measured
+            .filter(|process| pids.contains(&process.pid))
+            .copied()
+            .collect();
+        let executed = measured.into_iter().filter(|one| self.executed(*one));
+        let again = executed.count() > 0;
+        // Its name may be another's, too.
+        let changed = again && self.reconcile();
+        self.awaited(pids) || changed || again
+    }
+
+    /// The same of those that were waited for.
+    fn awaited(&mut self, pids: &[u32]) -> bool {
         let is_waiting = |key: &InstanceKey| {
             let view = self.views.get(key);
             view.is_none_or(|view| view.stage == Stage::Waiting)
@@ -418,6 +432,10 @@ impl Engine {
         }
         for process in disturbed {
             self.settle(process);
+        }
+        for process in on {
+            // Where nobody told of it, or so soon that it was not to be measured anew.
+            self.executed(process);
         }
         if !due.is_empty() {
             // Rows have come, or gone.

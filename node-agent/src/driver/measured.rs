@@ -22,7 +22,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, Refusal},
-    observe::{self, Exit, ObserveError, ProcessId},
+    observe::{self, Exit, ObserveError, ProcessId, Program},
     state::{self as books, TimedFact, instance::Instance},
 };
 
@@ -46,7 +46,12 @@ pub struct Measured {
     owed: f64,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
+    /// What it executed when something was last asked of it, and when that was.
+    asked: Option<(Program, Instant)>,
 }
+
+/// A process that executes one file after the other is measured anew no more often than this, since all is detached and attached then.
+const EXECS: Duration = Duration::from_secs(1);
 
 /// What came of what was being done for a process.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,6 +133,7 @@ impl Measured {
             state: State::NEW,
             owed: 0.0,
             noted: Vec::new(),
+            asked: None,
         })
     }
 
@@ -135,6 +141,8 @@ impl Measured {
     /// there is read, and its entries taken, by then. The views are told what became of their probes when that
     /// [arrives](Self::arrive).
     pub fn ask(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
+        let program = Program::of(self.process);
+        self.asked = program.map(|program| (program, Instant::now()));
         // Those of one process are all of its pod.
         if let Some((instance, _)) = views.first() {
             self.namespace = instance.key.pod.namespace.as_str().into();
@@ -362,6 +370,14 @@ impl Measured {
         self.exit
             .has_ended()
             .then(|| observe::successor(self.process))?
+    }
+
+    /// Whether it executes another file than when it was asked: what was attached to is in the one, and nothing is in the other. Not before it is
+    /// [time](EXECS), whatever it does. The same file goes on being measured over an exec.
+    pub fn has_executed(&self) -> bool {
+        let due = self.asked.filter(|(_, asked)| asked.elapsed() >= EXECS);
+        let program = || Program::of(self.process).filter(|_| !self.exit.has_ended());
+        due.is_some_and(|(before, _)| program().is_some_and(|now| now != before))
     }
 
     /// What is measured, if anything is, and is at hand or back soon.

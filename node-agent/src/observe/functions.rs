@@ -74,6 +74,8 @@ pub struct Matches {
     pub total: usize,
     /// Variants of those that match, which are not found: see [`Functions::variants`].
     pub variants: Vec<String>,
+    /// What is called by such a name and is indirect, which is not found: see [`Functions::indirect`].
+    pub indirect: Vec<String>,
     /// The first ten names of them, or all.
     pub sample: Vec<String>,
     /// The file has no symbol table: these are only what it exports.
@@ -120,6 +122,18 @@ pub enum FunctionsError {
         /// Names that have something of the pattern, at most three.
         near: Vec<String>,
     },
+    /// What matches is called once, as the program begins.
+    #[error(
+        "in {file} {} picked for the machine as the program begins, and what is called by then has another name: name that, such as \
+         *memmove_avx* for memmove, where the file's symbol table has it",
+        are_indirect(.names)
+    )]
+    Indirect {
+        /// The file's name.
+        file: String,
+        /// What it is called.
+        names: Vec<String>,
+    },
     /// Nothing matches.
     #[error("no function in {file} matches {glob}{}", list_near(.near))]
     Nothing {
@@ -145,6 +159,11 @@ fn list_libraries(mapped: &[String], is_static: bool) -> String {
         more => format!(" and {more} more"),
     };
     format!("it has {}{more}", mapped[..named].join(", "))
+}
+
+fn are_indirect(names: &[String]) -> String {
+    let are = if names.len() == 1 { "is" } else { "are" };
+    format!("{} {are}", names.join(", "))
 }
 
 fn list_near(near: &[String]) -> String {
@@ -243,6 +262,7 @@ fn search(
         is_static: !linked.has_interpreter,
         total: functions.total,
         variants: functions.variants,
+        indirect: functions.indirect,
         sample: functions.sample,
         found: located(functions.found, binary),
     })
@@ -266,7 +286,10 @@ fn located(found: Vec<Found>, binary: Binary) -> Vec<Function> {
 
 fn nothing(file: String, pattern: &Pattern, functions: Functions) -> FunctionsError {
     let (glob, near) = (pattern.glob.clone(), functions.near);
-    if functions.has_symbol_table {
+    if !functions.indirect.is_empty() {
+        let names = functions.indirect;
+        FunctionsError::Indirect { file, names }
+    } else if functions.has_symbol_table {
         FunctionsError::Nothing { file, glob, near }
     } else {
         FunctionsError::Stripped { file, glob, near }

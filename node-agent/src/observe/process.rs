@@ -20,7 +20,10 @@ use nix::{
     unistd::Pid,
 };
 use procfs::{ProcError, process as proc};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{AtFlags, CWD, StatxFlags, statx},
+};
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use ckb_probe_core::process::{Place, Process, ProcessId};
@@ -357,7 +360,27 @@ pub fn successor(process: ProcessId) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(began as f64 / procfs::ticks_per_second() as f64))
 }
 
-/// The same for who looks whether it has come, and does not wait for it.
+/// The file that a process executes: its number, and when it began, it keeps at an exec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl Program {
+    /// That of a process; None where that may not be known, or the process has ended. By what the kernel knows: a file system that does not
+    /// answer holds up nobody.
+    pub fn of(process: ProcessId) -> Option<Self> {
+        let path = directory(process.pid).join("exe");
+        let file = statx(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::INO).ok()?;
+        Some(Self {
+            device: (file.stx_dev_major, file.stx_dev_minor),
+            inode: file.stx_ino,
+        })
+    }
+}
+
+/// The end of a process, for who looks whether it has come, and does not wait for it.
 pub struct Life(OwnedFd);
 
 impl Life {

@@ -274,6 +274,12 @@ impl Header {
         }
     }
 
+    /// Whether what is defined here picks a function for the machine, and is called once for that.
+    fn is_indirect(&self, symbol: &Sym64<Endianness>) -> bool {
+        let kind = symbol.st_type();
+        kind == elf::STT_GNU_IFUNC && symbol.st_shndx(self.endian) != elf::SHN_UNDEF
+    }
+
     /// Where in the file a function begins that is defined here.
     fn function(&self, symbol: &Sym64<Endianness>) -> Option<u64> {
         if symbol.st_type() != elf::STT_FUNC || symbol.st_shndx(self.endian) == elf::SHN_UNDEF {

@@ -239,7 +239,13 @@ impl Agent {
         self.engine.searches()
     }
 
-    /// How many calls were counted.
+    /// How many calls were counted up to now.
+    pub fn samples_of_now(&mut self, of: &Container) -> u64 {
+        self.engine.read();
+        self.samples(of)
+    }
+
+    /// How many were when that was read last.
     pub fn samples(&mut self, of: &Container) -> u64 {
         let report = self.report(of);
         let rows = report.probes.iter().flat_map(|probe| &probe.rows);

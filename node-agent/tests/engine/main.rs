@@ -16,6 +16,7 @@ mod sites;
 mod sizes;
 mod slow_calls;
 mod storm;
+mod succeeds;
 mod traces;
 
 // What most of them take from elsewhere.

@@ -36,7 +36,7 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let spans = span_sink(how.otlp.as_deref())?;
     let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
-    let executable = process.executable.clone();
+    let (executable, pid) = (process.executable.clone(), process.id.pid);
     let overhead = how.budget.overhead();
     let interval = how.interval.get();
     let descriptor = question.kind().descriptor();
@@ -55,11 +55,18 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     }
     let mut sampled = Sampled::default();
     let mut is_over = false;
+    let mut executed = 0;
     while !is_over {
         let waited = intervals.next(&mut session).await?;
         is_over = waited.over.is_some();
         if waited.ends_interval() {
             session.close_interval()?;
+        }
+        if session.executed() > executed {
+            executed = session.executed();
+            eprintln!(
+                "ckb-probe: process {pid} executes another program by now, which is measured anew: what it called until then is not counted"
+            );
         }
         let events = session.told_events();
         if let Some(flames) = &mut flames {

@@ -70,6 +70,17 @@ impl Engine {
         self.account_for_books(None);
     }
 
+    /// Measures a process anew where it executes another program than it did. True if it does.
+    pub(super) fn executed(&mut self, process: ProcessId) -> bool {
+        let measured = self.processes.get(&process);
+        if !measured.is_some_and(Measured::has_executed) {
+            return false;
+        }
+        info!(pid = process.pid, "executes another program: measured anew");
+        self.settle(process);
+        true
+    }
+
     /// Says what the books take, but those of the views of this process.
     pub(super) fn account_for_books(&self, but: Option<ProcessId>) {
         let views = self.views.values();

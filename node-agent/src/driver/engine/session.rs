@@ -39,6 +39,8 @@ pub struct Session {
     engine: Engine,
     key: InstanceKey,
     keeps_stacks: bool,
+    /// How often the process was measured anew, as it executed another program.
+    executed: u64,
 }
 
 impl Session {
@@ -119,6 +121,7 @@ impl Session {
             engine,
             key,
             keeps_stacks,
+            executed: 0,
         };
         // A process that has just begun may not have mapped its libraries yet.
         for _ in 0..WAITS {
@@ -128,18 +131,31 @@ impl Session {
             }
             thread::sleep(WAIT);
         }
-        let instance = session.instance();
-        let probes = || instance.probes.iter();
-        let refusals = probes().filter_map(|book| book.refusal());
-        let refused = refusals.clone().count();
-        // Who records is told of the others in each report; and what the kernel has not keeps no other from anything.
-        let is_the_kernels = refused == probes().filter_map(|book| book.unsupported()).count();
-        let goes_on = refused < instance.probes.len() && (keeps_stacks || is_the_kernels);
-        match refusals.into_iter().next().filter(|_| !goes_on) {
+        match session.refusal() {
             Some(refusal) => Err(refusal.clone().into()),
-            None if instance.is_answered() => Ok(session),
+            None if session.instance().is_answered() => Ok(session),
             None => Err(Refusal::new(Reason::AttachFailed, UNANSWERED).into()),
         }
+    }
+
+    /// Why nothing is to be measured, if so.
+    fn refusal(&self) -> Option<&Refusal> {
+        let books = &self.instance().probes;
+        let refusals = books.iter().filter_map(|book| book.refusal());
+        let refused = refusals.clone().count();
+        // Who records is told of the others in each report; and what the kernel has not keeps no other from anything.
+        let is_the_kernels = refused == books.iter().filter_map(|book| book.unsupported()).count();
+        let goes_on = refused < books.len() && (self.keeps_stacks || is_the_kernels);
+        refusals.into_iter().next().filter(|_| !goes_on)
+    }
+
+    /// How often the process was measured anew, as it executed another program: nothing was attached to that.
+    pub fn executed(&self) -> u64 {
+        self.executed
+    }
+
+    fn look_for_exec(&mut self) {
+        self.executed += u64::from(self.engine.executed(self.process.id));
     }
 
     /// What was counted.
@@ -176,7 +192,11 @@ impl Session {
             let message = self.instance().report(self.now()).message;
             return Err(Refusal::new(Reason::AttachFailed, message).into());
         }
-        Ok(())
+        // The program that it executes by now may lack what was asked.
+        match self.refusal().filter(|_| self.executed > 0) {
+            Some(refusal) => Err(refusal.clone().into()),
+            None => Ok(()),
+        }
     }
 
     fn turn(&mut self) {
@@ -210,6 +230,7 @@ impl Session {
     pub fn close_interval(&mut self) -> Result<(), HostError> {
         self.read()?;
         self.engine.close_window(&self.key);
+        self.look_for_exec();
         Ok(())
     }
 
@@ -244,6 +265,7 @@ impl Session {
     /// Takes what the kernel has handed over, so that it has room: [`Self::told_events`] has it.
     pub fn drain(&mut self) {
         self.engine.take_events(self.process.id);
+        self.look_for_exec();
     }
 
     /// The time since it began, in which its books count.

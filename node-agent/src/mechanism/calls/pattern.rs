@@ -24,6 +24,8 @@ pub(super) struct Matched {
     shared: BTreeMap<String, BTreeSet<String>>,
     /// Functions that have calls of a row, and are not in it.
     variants: Vec<String>,
+    /// What is called by a name that matches, and is in no row.
+    indirect: Vec<String>,
     /// Returns must not be probed.
     go: bool,
 }
@@ -33,6 +35,7 @@ impl From<FunctionsError> for Refusal {
         let reason = match error {
             FunctionsError::NoLibrary { .. }
             | FunctionsError::Stripped { .. }
+            | FunctionsError::Indirect { .. }
             | FunctionsError::Nothing { .. } => Reason::SymbolNotFound,
             FunctionsError::Glob { .. } | FunctionsError::Search(_) => Reason::AttachFailed,
         };
@@ -110,6 +113,7 @@ fn matching_functions(
         left_out,
         shared,
         variants: matches.variants,
+        indirect: matches.indirect,
         go: matches.go,
     };
     if matched.groups.is_empty() {
@@ -152,6 +156,7 @@ impl Matched {
             stepped_sentence(&self.left_out, &[]),
             shared_sentence(&self.shared),
             variants_sentence(&self.variants),
+            indirect_sentence(&self.indirect),
         ];
         let sentence = sentences.into_iter().flatten().collect();
         if !self.left_out.is_empty() {
@@ -200,6 +205,17 @@ fn variants_sentence(variants: &[String]) -> Option<String> {
     })
 }
 
+/// What the loader picks for the machine is called by another name.
+fn indirect_sentence(indirect: &[String]) -> Option<String> {
+    let are = if indirect.len() == 1 { "is" } else { "are" };
+    (!indirect.is_empty()).then(|| {
+        format!(
+            "; {} {are} picked for the machine as the program begins, and what is called by then has another name: it is not counted",
+            listed(indirect)
+        )
+    })
+}
+
 /// The first of them, and how many more there are.
 fn listed(names: &[String]) -> String {
     let named = names.len().min(NAMED);
@@ -233,5 +249,10 @@ mod tests {
             "; for some callers there are also f.1, f.2, f.3, f.4, f.5 and 2 more, not counted: a pattern with a dot finds such"
         );
         assert_eq!(variants_sentence(&[]), None);
+        assert_eq!(
+            indirect_sentence(&names(&["memcpy", "strlen"])).unwrap(),
+            "; memcpy, strlen are picked for the machine as the program begins, and what is called by then has another name: it is not counted"
+        );
+        assert_eq!(indirect_sentence(&[]), None);
     }
 }

@@ -39,6 +39,12 @@ const WORD_LENGTH: usize = 3;
 /// Between two looks at the clock. The worst name takes some milliseconds.
 const NAMES_AT_A_TIME: usize = 16;
 
+/// So many that are indirect are listed.
+const INDIRECT_LIMIT: usize = 10;
+
+/// In place of where a function is: an indirect one is nowhere.
+const INDIRECT: u64 = u64::MAX;
+
 /// A section that only Go's linker makes, each.
 const GO_SECTIONS: [&[u8]; 2] = [b".gopclntab\0", b".go.buildinfo\0"];
 
@@ -91,6 +97,9 @@ pub struct Functions {
     /// Variants of functions that match, which are functions of their own (`f.constprop.0`) and not among those found: the first in
     /// order of name.
     pub variants: Vec<String>,
+    /// What is called by a name that matches and is indirect: a function that picks one for the machine, as `memcpy` does. What it picked has
+    /// another name. The first in order.
+    pub indirect: Vec<String>,
     /// Whether strip(1) left its symbol table.
     pub has_symbol_table: bool,
 }
@@ -134,8 +143,12 @@ pub fn search_functions(
         let Some((symbols, strings)) = header.symbol_table(&mut reader, &section)? else {
             continue;
         };
-        let mut all = Vec::new();
+        let (mut all, mut indirect) = (Vec::new(), Vec::new());
         for_each_symbol(&mut reader, symbols, |symbol| {
+            if header.is_indirect(symbol) {
+                indirect.push((symbol.st_name(header.endian), 0, INDIRECT));
+                count += 1;
+            }
             if let Some(offset) = header.function(symbol) {
                 let size = u32::try_from(symbol.st_size(header.endian)).unwrap_or(u32::MAX);
                 all.push((symbol.st_name(header.endian), size, offset));
@@ -145,13 +158,18 @@ pub fn search_functions(
         })?;
         all.sort_unstable();
         matching.others.look_at(&all);
+        if !indirect.is_empty() {
+            all.append(&mut indirect);
+            all.sort_unstable();
+        }
         for_each_name(
             &mut reader,
             strings,
             &all,
             &has_time,
-            |name, size, offset| {
-                matching.take(name, size, offset);
+            |name, size, offset| match offset {
+                INDIRECT => matching.take_indirect(name),
+                offset => matching.take(name, size, offset),
             },
         )?;
     }
@@ -239,6 +257,7 @@ struct Matching<'a> {
     /// Symbols that have something of the pattern, the most of it first.
     near: BTreeSet<(Reverse<usize>, String)>,
     others: OtherNames,
+    indirect: BTreeSet<String>,
 }
 
 impl<'a> Matching<'a> {
@@ -257,6 +276,15 @@ impl<'a> Matching<'a> {
             sample: BTreeSet::new(),
             near: BTreeSet::new(),
             others: OtherNames::default(),
+            indirect: BTreeSet::new(),
+        }
+    }
+
+    fn take_indirect(&mut self, symbol: &str) {
+        let name = self.name(symbol);
+        self.indirect.extend(name.map(|name| text::shown(&name)));
+        if self.indirect.len() > INDIRECT_LIMIT {
+            self.indirect.pop_last();
         }
     }
 
@@ -357,6 +385,7 @@ impl<'a> Matching<'a> {
                 .map(|(_, symbol)| demangle(&symbol).unwrap_or_else(|| plain(&symbol).to_string()))
                 .collect(),
             variants: self.others.into_variants(),
+            indirect: self.indirect.into_iter().collect(),
             has_symbol_table,
         }
     }

@@ -84,6 +84,7 @@ pub(super) fn spanning(
         whole.left_out.append(&mut ends.left_out);
         whole.shared.append(&mut ends.shared);
         whole.variants.append(&mut ends.variants);
+        whole.indirect.append(&mut ends.indirect);
     }
     let ends = span.ends().map(|(glob, role)| match role {
         Role::EndsAtReturn => format!("the return of {glob}"),

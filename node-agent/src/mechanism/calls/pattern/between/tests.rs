@@ -56,6 +56,7 @@ impl Program {
                 left_out: BTreeSet::new(),
                 shared: Default::default(),
                 variants: Vec::new(),
+                indirect: Vec::new(),
                 go: self.go,
             }),
         }
