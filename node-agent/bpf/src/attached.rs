@@ -24,6 +24,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How long old links are waited for that would see what new ones of the same group are to see.
 const OLD_LINKS: Duration = Duration::from_secs(2);
 
+/// How long links are waited for that others have, where nothing is attached any more.
+const LAST_LINKS: Duration = Duration::from_secs(30);
+
 /// Where calls are to be seen: functions of a process, or of the kernel.
 pub(super) trait Attachable: Send {
     /// Attaches to those of these slots; None where there are none.
@@ -64,6 +67,8 @@ pub(super) struct Attached {
     /// As which group each slot was attached for good the last time.
     groups: BTreeMap<u8, Group>,
     retired: Vec<Retired>,
+    /// Of slices that are over: what is on its way out.
+    closed: Vec<Presence>,
     places: Box<dyn Attachable>,
 }
 
@@ -75,6 +80,7 @@ impl Attached {
             slice: Slots::new(),
             groups: BTreeMap::new(),
             retired: Vec::new(),
+            closed: Vec::new(),
             places,
         }
     }
@@ -218,7 +224,24 @@ impl Attached {
                 change(&mut control.gates, slot, |gate| gate.closed(Group::Sliced));
             }
         })?;
-        Ok(self.sliced.take())
+        let links = self.sliced.take();
+        self.closed.retain(Presence::lasts);
+        self.closed.extend(links.as_ref().map(Links::presence));
+        Ok(links)
+    }
+
+    /// See [`super::Probes::detach`].
+    pub(super) fn detach(&mut self) {
+        self.always.clear();
+        self.sliced = None;
+        let begun = Instant::now();
+        let lasts = |one: &Self| {
+            let mut retired = one.retired.iter().map(|links| &links.presence);
+            retired.any(Presence::lasts) || one.closed.iter().any(Presence::lasts)
+        };
+        while begun.elapsed() < LAST_LINKS && lasts(self) {
+            thread::sleep(LOOK);
+        }
     }
 }
 

@@ -256,6 +256,12 @@ impl Probes {
         self.attached.close_slice(&mut self.maps)
     }
 
+    /// Detaches from everything. What was handed back before is waited for, too, which somebody else detaches: programs are run
+    /// until then. No longer than half a minute.
+    pub fn detach(&mut self) {
+        self.attached.detach();
+    }
+
     /// Counts no more, whatever is attached.
     pub fn stop(&mut self) -> Result<(), ReadError> {
         self.maps

@@ -2,11 +2,13 @@
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
 mod admitted;
+mod ledger;
 mod registry;
 mod tier;
 mod untouchable;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
@@ -17,7 +19,7 @@ use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 pub use registry::KernelRegistry;
 use registry::NodeShare;
-use tier::{CalibratedKernelTier, Costs};
+use tier::Costs;
 use untouchable::Untouchable;
 
 use super::{
@@ -66,8 +68,9 @@ struct KernelCalls {
     /// CPU-seconds per second that all may cost together who have functions of the kernel probed, and its part of it.
     bystanders: Option<f64>,
     share: NodeShare,
-    /// What is known of the kernel, kept for others for as long as anybody asks.
-    _means: CalibratedKernelTier,
+    registry: KernelRegistry,
+    /// So many calls of others are in the node's ledger.
+    charged: Cell<u64>,
 }
 
 impl Config for KernelFunctionsConfig {
@@ -75,6 +78,10 @@ impl Config for KernelFunctionsConfig {
         let (registry, process) = (context.node.kernel.clone(), context.process);
         if let Some(wait) = registry.wait(process) {
             return Begun::refused(configs.iter().map(|_| too_soon(wait)));
+        }
+        let bystanders = context.node.policy.bystanders;
+        if let Some(wait) = bystanders.and_then(|all| registry.owing(all)) {
+            return Begun::refused(configs.iter().map(|_| owing(wait)));
         }
         let begun = Begun::each(configs, context, Self::begin_one);
         // What is refused is attached to nothing, and may be asked for in better words at once.
@@ -98,6 +105,18 @@ fn too_soon(wait: Duration) -> Refusal {
     )
 }
 
+/// Whoever asked before, and whether that is asked still.
+fn owing(wait: Duration) -> Refusal {
+    Refusal::new(
+        Reason::AttachFailed,
+        format!(
+            "functions of the kernel that were probed on this node have cost those who call them and are not asked more than they may pay \
+             (`agent.maxNodePercent`): nothing more begins until that is made good; it is tried again, no sooner than in {} s",
+            wait.as_millis().div_ceil(1000),
+        ),
+    )
+}
+
 impl KernelFunctionsConfig {
     fn begin_one(
         &self,
@@ -110,9 +129,8 @@ impl KernelFunctionsConfig {
             let coverage = coverage(chosen, BTreeSet::new());
             return Err(self.nothing(Reason::KindNotAdmitted, coverage));
         }
-        let means = CalibratedKernelTier::of(context.node)?;
-        let (tier, cost) = means.get();
         let registry = context.node.kernel.clone();
+        let (tier, cost) = tier::means(&registry)?;
         let names = chosen.functions.iter().map(String::as_str).collect();
         let refused = registry.refused(tier, &names, |names| refused_functions(tier, names))?;
         let functions = &chosen.functions - &refused;
@@ -141,7 +159,8 @@ impl KernelFunctionsConfig {
             one_by_one: tier.detaches_one_by_one(),
             bystanders,
             share: registry.share(),
-            _means: means,
+            registry,
+            charged: Cell::default(),
         };
         let subscription = |(slot, function)| Subscription {
             group: context.first.offset(slot),
@@ -321,6 +340,27 @@ impl KernelCalls {
     fn slots_of(&self, groups: &GroupIds) -> Slots {
         slots_of(self.first, self.costs.len(), groups)
     }
+
+    /// What the programs were run for by now, by slot: hits, and calls of others, which the node's ledger learns of.
+    fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
+        let met = self.probes.met()?;
+        if let Some(all) = self.bystanders {
+            let others = met.iter().map(|(_, others)| others).sum();
+            let new = others - self.charged.replace(others).min(others);
+            self.registry
+                .charge(new as f64 * self.cost.miss.as_secs_f64(), all);
+        }
+        Ok(met)
+    }
+}
+
+impl Drop for KernelCalls {
+    /// Others pay until the last of them is gone, which may take longer than all that was measured.
+    fn drop(&mut self) {
+        self.probes.detach();
+        // Where it cannot be read, nobody knows.
+        let _ = self.met();
+    }
 }
 
 impl Mechanism for KernelCalls {
@@ -346,7 +386,7 @@ impl Mechanism for KernelCalls {
 
     /// With the calls of other processes, for what those cost.
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let met = self.probes.met()?.into_iter();
+        let met = self.met()?.into_iter();
         Ok(met
             .map(|(hits, others)| hits + self.cost.in_hits(others))
             .collect())

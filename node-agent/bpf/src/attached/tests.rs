@@ -315,6 +315,30 @@ fn while_links_of_long_ago_have_not_gone_no_call_is_counted_twice() {
     });
 }
 
+/// Programs are run until then, for whoever calls what they are attached to.
+#[test]
+fn what_is_detached_is_gone_and_so_is_what_others_were_to_detach() {
+    by_every_tier(0, |_, probes| {
+        let both = Slots::from([0, 1]);
+        let nothing = probes.attach(&Slots::from([1])).unwrap();
+        assert!(nothing.is_none(), "there was nothing to be attached before");
+        probes.open_slice(&Slots::from([0])).unwrap();
+        let links = probes.close_slice().unwrap();
+        let gone = Arc::new(AtomicBool::new(false));
+        let is_gone = Arc::clone(&gone);
+        let later = thread::spawn(move || {
+            sleep(Duration::from_millis(100));
+            is_gone.store(true, Ordering::Relaxed);
+            drop(links);
+        });
+        probes.detach();
+        assert!(gone.load(Ordering::Relaxed), "it did not wait");
+        later.join().unwrap();
+        // Nothing is there to be left alone.
+        assert!(probes.attach(&both).unwrap().is_none());
+    });
+}
+
 #[test]
 fn a_cause_is_seen_to_its_end_whatever_else_comes_and_goes() {
     const CAUSE: u8 = 3;

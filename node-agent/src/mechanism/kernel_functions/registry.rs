@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::{ledger::Ledger, tier::Costs};
 use crate::{kernel::KernelTier, observe::ProcessId};
 
 /// Between two times that functions of the kernel begin to be probed for one process: until it is known what they cost, all of them are
@@ -23,6 +24,9 @@ const NAMES: usize = 1 << 14;
 #[derive(Clone, Default)]
 pub struct KernelRegistry {
     known: Arc<Mutex<Known>>,
+    /// What was found out when somebody first asked, for as long as the agent runs: to find out attaches, twice.
+    means: Arc<Mutex<Option<(KernelTier, Costs)>>>,
+    ledger: Arc<Mutex<Ledger>>,
     sharing: Arc<AtomicUsize>,
 }
 
@@ -85,8 +89,29 @@ impl Begins {
 
 impl KernelRegistry {
     fn known(&self) -> MutexGuard<'_, Known> {
-        // What it holds is right at any time.
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.known)
+    }
+
+    /// By what way functions are probed, and what that costs, as is known or `find` finds out; one does so at a time.
+    pub(super) fn means<E>(
+        &self,
+        find: impl FnOnce() -> Result<(KernelTier, Costs), E>,
+    ) -> Result<(KernelTier, Costs), E> {
+        let mut known = locked(&self.means);
+        if let Some(means) = *known {
+            return Ok(means);
+        }
+        Ok(*known.insert(find()?))
+    }
+
+    /// Others have paid so many CPU-seconds more, who may pay `all` CPU-seconds per second together.
+    pub(super) fn charge(&self, cost: f64, all: f64) {
+        locked(&self.ledger).charge(cost, all, Instant::now());
+    }
+
+    /// How long nobody is to begin, since others have paid too much; None where that is made good.
+    pub(super) fn owing(&self, all: f64) -> Option<Duration> {
+        locked(&self.ledger).wait(all, Instant::now())
     }
 
     /// How long this process is to wait before functions of the kernel are probed for it again; None where it need not.
@@ -127,6 +152,11 @@ impl KernelRegistry {
         self.sharing.fetch_add(1, Ordering::Relaxed);
         NodeShare(Arc::clone(&self.sharing))
     }
+}
+
+/// What these hold is right at any time.
+fn locked<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A share of what those may pay who call the functions and are not asked. It is given back when this is dropped.
@@ -203,6 +233,38 @@ mod tests {
         );
         assert_eq!(ask(KernelTier::PerfEvent, &["odd"]), ["odd"]);
         assert_eq!(tried, ["odd vfs_read", "vfs_write", "odd"]);
+    }
+
+    #[test]
+    fn what_calls_cost_is_found_out_once_whoever_asks_and_goes() {
+        let registry = KernelRegistry::default();
+        let costs = |ns| Costs {
+            hit: Duration::from_nanos(2 * ns),
+            miss: Duration::from_nanos(ns),
+            trap_ns: ns,
+        };
+        // What is not found out may be the next time.
+        assert_eq!(registry.means(|| Err("not now")), Err("not now"));
+        let mut found = 0;
+        for ns in 1..=25 {
+            let means = registry.clone().means(|| {
+                found += 1;
+                Ok::<_, Infallible>((KernelTier::Multi, costs(ns)))
+            });
+            assert_eq!(means, Ok((KernelTier::Multi, costs(1))));
+        }
+        assert_eq!(found, 1);
+    }
+
+    #[test]
+    fn what_others_paid_for_one_keeps_all_from_beginning() {
+        let registry = KernelRegistry::default();
+        let share = registry.share();
+        registry.charge(0.5, 0.01);
+        // Who asked is gone.
+        drop(share);
+        let wait = registry.clone().owing(0.01);
+        assert!(wait > Some(Duration::from_secs(47)), "{wait:?}");
     }
 
     #[test]

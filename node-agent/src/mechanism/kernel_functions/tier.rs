@@ -1,20 +1,18 @@
 //! By what way this kernel's functions are probed, and what that costs: tried and measured when somebody first asks, on a system
-//! call of the agent's own that does nothing.
+//! call of the agent's own that does nothing. It is kept for as long as the agent runs: a spec that changes would have it tried anew each time.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use ckb_probe_crds::Reason;
 
+use super::KernelRegistry;
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, Identity, KernelPlan, KernelSite, KernelTier, Probes,
-        Slots,
+        Slots, memory,
     },
     mechanism::{
-        Node, Refusal,
+        Refusal,
         syscalls::{CALLS, time_of_a_call},
     },
     observe::Machine,
@@ -48,18 +46,10 @@ impl Costs {
     }
 }
 
-/// The way, and its cost.
-pub(super) struct CalibratedKernelTier(Arc<Mutex<(KernelTier, Costs)>>);
-
-impl CalibratedKernelTier {
-    /// What others found out, or is found out now.
-    pub(super) fn of(node: &mut Node) -> Result<Self, Refusal> {
-        node.shared(try_tiers).map(Self)
-    }
-
-    pub(super) fn get(&self) -> (KernelTier, Costs) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// The way, and its cost: what others found out, or is found out now.
+pub(super) fn means(registry: &KernelRegistry) -> Result<(KernelTier, Costs), Refusal> {
+    // It is nobody's who asks for it first.
+    registry.means(|| memory::on_behalf_of(None, try_tiers))
 }
 
 /// The first tier that counts every call.
