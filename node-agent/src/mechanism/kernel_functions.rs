@@ -2,7 +2,7 @@
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
 mod admitted;
-mod ledger;
+mod debt;
 mod registry;
 mod tier;
 mod untouchable;
@@ -69,7 +69,7 @@ struct KernelCalls {
     bystanders: Option<f64>,
     share: NodeShare,
     registry: KernelRegistry,
-    /// So many calls of others are in the node's ledger.
+    /// So many calls of others are in the node's debt.
     charged: Cell<u64>,
 }
 
@@ -341,7 +341,7 @@ impl KernelCalls {
         slots_of(self.first, self.costs.len(), groups)
     }
 
-    /// What the programs were run for by now, by slot: hits, and calls of others, which the node's ledger learns of.
+    /// What the programs were run for by now, by slot: hits, and calls of others, which are charged to the node.
     fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
         let met = self.probes.met()?;
         if let Some(all) = self.bystanders {

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{ledger::Ledger, tier::Costs};
+use super::{debt::BystanderDebt, tier::Costs};
 use crate::{kernel::KernelTier, observe::ProcessId};
 
 /// Between two times that functions of the kernel begin to be probed for one process: until it is known what they cost, all of them are
@@ -26,7 +26,7 @@ pub struct KernelRegistry {
     known: Arc<Mutex<Known>>,
     /// What was found out when somebody first asked, for as long as the agent runs: to find out attaches, twice.
     means: Arc<Mutex<Option<(KernelTier, Costs)>>>,
-    ledger: Arc<Mutex<Ledger>>,
+    debt: Arc<Mutex<BystanderDebt>>,
     sharing: Arc<AtomicUsize>,
 }
 
@@ -106,12 +106,12 @@ impl KernelRegistry {
 
     /// Others have paid so many CPU-seconds more, who may pay `all` CPU-seconds per second together.
     pub(super) fn charge(&self, cost: f64, all: f64) {
-        locked(&self.ledger).charge(cost, all, Instant::now());
+        locked(&self.debt).charge(cost, all, Instant::now());
     }
 
     /// How long nobody is to begin, since others have paid too much; None where that is made good.
     pub(super) fn owing(&self, all: f64) -> Option<Duration> {
-        locked(&self.ledger).wait(all, Instant::now())
+        locked(&self.debt).wait(all, Instant::now())
     }
 
     /// How long this process is to wait before functions of the kernel are probed for it again; None where it need not.

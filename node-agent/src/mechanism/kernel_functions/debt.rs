@@ -10,13 +10,13 @@ const MOST: f64 = 600.0;
 
 /// Of a node: whoever asked for what, and whether it is asked still. What is to be paid is in CPU-seconds, and `rate` in CPU-seconds per second.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct BystanderDebt {
     owed: f64,
     /// By when that is so.
     at: Option<Instant>,
 }
 
-impl Ledger {
+impl BystanderDebt {
     /// They have paid so much more.
     pub(super) fn charge(&mut self, cost: f64, rate: f64, now: Instant) {
         let rate = rate.max(0.0);
@@ -45,32 +45,32 @@ mod tests {
 
     #[test]
     fn what_others_paid_keeps_anybody_from_beginning_until_it_is_made_good() {
-        let (mut ledger, start) = (Ledger::default(), Instant::now());
+        let (mut debt, start) = (BystanderDebt::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(ledger.wait(RATE, at(0)), None);
+        assert_eq!(debt.wait(RATE, at(0)), None);
         // Twelve functions that take a second to go.
-        ledger.charge(0.12, RATE, at(0));
-        assert_eq!(ledger.wait(RATE, at(0)), Some(Duration::from_secs(10)));
-        assert_eq!(ledger.wait(RATE, at(7)), Some(Duration::from_secs(3)));
-        assert_eq!(ledger.wait(RATE, at(10)), None);
+        debt.charge(0.12, RATE, at(0));
+        assert_eq!(debt.wait(RATE, at(0)), Some(Duration::from_secs(10)));
+        assert_eq!(debt.wait(RATE, at(7)), Some(Duration::from_secs(3)));
+        assert_eq!(debt.wait(RATE, at(10)), None);
         // Nothing is saved up.
-        assert_eq!(ledger.wait(RATE, at(1_000)), None);
-        ledger.charge(0.03, RATE, at(1_000));
-        assert_eq!(ledger.wait(RATE, at(1_000)), Some(Duration::from_secs(1)));
-        ledger.charge(1e9, RATE, at(1_000));
-        assert_eq!(ledger.wait(RATE, at(1_000)), Some(Duration::from_secs(598)));
+        assert_eq!(debt.wait(RATE, at(1_000)), None);
+        debt.charge(0.03, RATE, at(1_000));
+        assert_eq!(debt.wait(RATE, at(1_000)), Some(Duration::from_secs(1)));
+        debt.charge(1e9, RATE, at(1_000));
+        assert_eq!(debt.wait(RATE, at(1_000)), Some(Duration::from_secs(598)));
     }
 
     /// A spec is edited or made anew five times a second for an hour, of a process or of many: whoever may begin does, which costs others.
     #[test]
     fn however_often_it_begins_others_pay_no_more_than_they_may() {
         for cost in [0.001, 0.02, 0.3, 1.5] {
-            let (mut ledger, start) = (Ledger::default(), Instant::now());
+            let (mut debt, start) = (BystanderDebt::default(), Instant::now());
             let mut paid = 0.0;
             for step in 0..5 * 3600 {
                 let now = start + step * Duration::from_millis(200);
-                if ledger.wait(RATE, now).is_none() {
-                    ledger.charge(cost, RATE, now);
+                if debt.wait(RATE, now).is_none() {
+                    debt.charge(cost, RATE, now);
                     paid += cost;
                 }
             }
