@@ -3,7 +3,7 @@
 
 pub mod calls;
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{borrow::Borrow, cmp::Ordering, collections::BTreeMap};
 
 use crate::{Name, Reason, Summary, Value, display_nanos, numbers};
 
@@ -251,12 +251,16 @@ impl Descriptor {
 
     /// All rows in a few words, but for those that are no part of the whole; empty where nothing is known. Where some were sampled, and
     /// nothing was seen of them, there was more than that, and how many they are is said.
-    pub fn headline_of<'a>(&self, rows: impl Iterator<Item = (&'a str, Summary)>) -> String {
+    pub fn headline_of<'a, S: Borrow<Summary>>(
+        &self,
+        rows: impl Iterator<Item = (&'a str, S)>,
+    ) -> String {
         let counted = self.counted(false);
         let (mut whole, mut unseen) = (Summary::default(), 0_usize);
         for (_, row) in rows.filter(|(key, _)| !(self.apart)(key)) {
+            let row = row.borrow();
             unseen += usize::from(counted.is_some_and(|value| row.is_unseen(value.measure())));
-            whole.merge(&row);
+            whole.merge(row);
         }
         let headline = self.headline(&whole);
         match (headline.is_empty(), unseen) {

@@ -4,7 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     process::{Child, Command, Stdio},
-    sync::mpsc::channel,
+    sync::{Mutex, MutexGuard, PoisonError, mpsc::channel},
     thread,
     time::{Duration, Instant},
 };
@@ -14,11 +14,18 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// One test at a time: what one has attached and measures, another would find in its times.
+fn in_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Which of two things that are due is done first, is left to chance.
 const TRIES: usize = 6;
 
 #[test]
 fn an_interrupt_is_not_lost_to_what_is_due_with_it() {
+    let _turn = in_turn();
     let folder = Folder::new();
     let mut target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
     for _ in 0..TRIES {
@@ -73,6 +80,7 @@ fn ends(child: &mut Child) {
 /// As in a pager that shows the first page, or a terminal that is halted.
 #[test]
 fn who_reads_nothing_keeps_it_neither_from_its_budget_nor_from_ending() {
+    let _turn = in_turn();
     let folder = Folder::new();
     let mut target = Fixture::start(&folder.compile("cc", "functions.c", "functions", &[]));
     let pid = target.pid();
@@ -136,6 +144,7 @@ fn status_of(pid: u32, what: &str) -> String {
 
 #[test]
 fn what_has_attached_something_is_not_suspended_and_says_why() {
+    let _turn = in_turn();
     let folder = Folder::new();
     let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
     let pid = target.pid().to_string();

@@ -86,10 +86,7 @@ pub async fn run(
     let found = histogram::of(&probe, &orders.items, how.which());
     print(&how.text(&found))?;
     if found.is_empty() {
-        let of_any_row = Which {
-            probe: how.which().probe,
-            ..Which::default()
-        };
+        let of_any_row = how.which().of_any_row();
         let others = histogram::others(&histogram::of(&probe, &orders.items, of_any_row));
         eprintln!(
             "ckbprobe: nothing was measured of that in the last report interval{others}: see kubectl ckbprobe doctor {name} -n {namespace}"

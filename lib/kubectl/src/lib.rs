@@ -20,7 +20,7 @@ mod interrupts;
 mod prometheus;
 pub mod report;
 pub mod slow;
-pub mod terminal;
+mod terminal;
 pub mod top;
 mod trial;
 mod windows;
@@ -41,7 +41,9 @@ pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
-pub use terminal::{TerminalError, check as check_terminal, show as show_on_terminal};
+pub use terminal::{
+    TerminalError, check as check_terminal, columns as terminal_columns, show as show_on_terminal,
+};
 pub use windows::ProgressLine;
 
 use flamegraph::FlamegraphArguments;

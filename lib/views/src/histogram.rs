@@ -30,6 +30,17 @@ pub struct Which<'a> {
     pub part: Option<&'a str>,
 }
 
+impl Which<'_> {
+    /// All rows of the same probe.
+    #[must_use]
+    pub fn of_any_row(self) -> Self {
+        Self {
+            probe: self.probe,
+            ..Self::default()
+        }
+    }
+}
+
 /// The rows that there are where that which was asked for is not among them, as the end of a sentence; empty where there is none.
 pub fn others(found: &[Distribution]) -> String {
     let mut rows: Vec<&str> = found.iter().map(|one| one.row.as_str()).collect();

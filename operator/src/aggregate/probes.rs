@@ -292,7 +292,7 @@ fn add(lost: &mut BTreeMap<String, u64>, name: &str, count: u64) {
 
 /// What is most worth knowing of all rows that are part of the whole, and that something was lost.
 fn summed_up(descriptor: &Descriptor, rows: &MergedRows, lost: &BTreeMap<String, u64>) -> String {
-    let summaries = rows.iter().map(|(key, row)| (&**key, row.summary.clone()));
+    let summaries = rows.iter().map(|(key, row)| (&**key, &row.summary));
     // That a log is kept short is no loss, and what is cut is counted.
     let lost = lost.iter();
     let lost = lost.filter(|(what, _)| ![LINES, CUT].contains(&what.as_str()));

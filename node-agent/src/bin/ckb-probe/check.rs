@@ -17,7 +17,10 @@ use ckb_probe_agent::{
 use ckb_probe_crds::{Check, Descriptor, Overhead, Probe, Summary, display_nanos};
 use ckb_probe_kubectl::Output;
 use ckb_probe_views::{
-    diagnosis::host::{Counted, Functions, HostSnapshot},
+    diagnosis::{
+        Diagnosis,
+        host::{Counted, Functions, HostSnapshot},
+    },
     presets::{self, Preset},
     text::wrapped,
 };
@@ -75,23 +78,7 @@ pub fn run(arguments: &CheckArguments) -> Result<Outcome, CliError> {
         return of_process(arguments, preflight);
     }
     if !arguments.json && arguments.output != Output::Full {
-        let found = HostSnapshot {
-            means: Some(
-                preflight
-                    .means
-                    .as_ref()
-                    .map(told)
-                    .map_err(Unmeasurable::to_string),
-            ),
-            checks: preflight.checks,
-            ..HostSnapshot::default()
-        };
-        let found = found.diagnose();
-        arguments.output.print(&found)?;
-        return Ok(match found.ok {
-            true => Outcome::Measured,
-            false => Outcome::Said,
-        });
+        return print(arguments, &host(&preflight).diagnose());
     }
     let Preflight { checks, means } = preflight;
     let mut out = io::stdout().lock();
@@ -123,22 +110,31 @@ fn of_process(arguments: &CheckArguments, preflight: Preflight) -> Result<Outcom
         }
         thread::sleep(Duration::from_secs(1));
     };
-    arguments.output.print(&found)?;
+    print(arguments, &found)
+}
+
+fn print(arguments: &CheckArguments, found: &Diagnosis) -> Result<Outcome, CliError> {
+    arguments.output.print(found)?;
     Ok(match found.ok {
         true => Outcome::Measured,
         false => Outcome::Said,
     })
 }
 
+/// What is known without a process.
+fn host(preflight: &Preflight) -> HostSnapshot {
+    let means = preflight.means.as_ref();
+    HostSnapshot {
+        checks: preflight.checks.clone(),
+        means: Some(means.map(told).map_err(Unmeasurable::to_string)),
+        ..HostSnapshot::default()
+    }
+}
+
 /// Looks until something is in the way.
 fn look(arguments: &CheckArguments, preflight: &Preflight) -> HostSnapshot {
     let means = preflight.means.clone();
-    let told = means.as_ref().map(told).map_err(Unmeasurable::to_string);
-    let mut found = HostSnapshot {
-        checks: preflight.checks.clone(),
-        means: Some(told),
-        ..HostSnapshot::default()
-    };
+    let mut found = host(preflight);
     let executable = arguments.executable.as_deref().unwrap_or_default();
     let process = find_process(arguments.pid, executable);
     let said = process.as_ref();

@@ -16,7 +16,7 @@ use ckb_probe_kubectl::{VerbError, heatmap, histogram, slow, top};
 use ckb_probe_views::{
     document::Event,
     heatmap::{Heatmap, told_by},
-    histogram::{Which, of_reports, others as rows_of},
+    histogram::{of_reports, others as rows_of},
     presets::Preset,
     top as moments,
     unlisted::Sampled,
@@ -293,10 +293,7 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
         .intervals(None, |report, _| {
             let found = of_reports(&subject, &probes, &report.probes, how.which());
             is_found = Some(!found.is_empty());
-            let of_any_row = Which {
-                probe: how.which().probe,
-                ..Which::default()
-            };
+            let of_any_row = how.which().of_any_row();
             others = rows_of(&of_reports(&subject, &probes, &report.probes, of_any_row));
             Ok(ControlFlow::Break(how.text(&found)))
         })

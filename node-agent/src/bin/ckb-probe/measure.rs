@@ -10,7 +10,7 @@ use ckb_probe_agent::{
     preflight::preflight,
 };
 use ckb_probe_crds::{KindSpec, Name, report::CUT};
-use ckb_probe_kubectl::terminal::columns;
+use ckb_probe_kubectl::terminal_columns;
 use ckb_probe_traces::Settings;
 use ckb_probe_views::unlisted::Sampled;
 use serde_json::Value;
@@ -89,7 +89,7 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             intervals.print(&mut session, text).await?;
         } else if !how.events {
             let mut text = Vec::new();
-            table::print(&mut text, descriptor, &session, columns())?;
+            table::print(&mut text, descriptor, &session, terminal_columns())?;
             slow::print(&mut text, &events, descriptor.row)?;
             intervals.print(&mut session, text).await?;
         }
