@@ -205,6 +205,7 @@ make_machine() {
   cp tests/kernels/run.sh "$root/test"
   cp --recursive "$fixtures/." "$root/test/fixtures"
   for test in chart sys-admin; do kinds_of "$test" > "$root/test/$test"; done
+  echo bystander > "$root/test/bystander"
   for test in ground_truth kinds; do
     file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$log")
     "${cross}strip" --strip-debug -o "$root/test/$test" "$file"
@@ -244,6 +245,16 @@ test_on() {
     mapfile -t kinds < <(kinds_of "${runs[run]}")
     for kind in "${kinds[@]}"; do judge "$kernel" "$log" "$kind" "${runs[run]}" "${runs[run + 2]}" "${runs[run + 3]}"; done
   done
+  [[ " ${KINDS[*]} " != *" kernel_functions "* ]] || beside "$kernel" "${runs[@]:1:3}"
+}
+
+# beside KERNEL CAPABILITIES TIERS KERNEL_TIERS: what functions of the kernel that are probed cost others, where time passes with instructions.
+beside() {
+  local log=$OUT/$1-bystander.log
+  [[ $1 != own && $1 != *-* && $4 != none ]] || return 0
+  step "Linux $1, by what instructions take: minutes"
+  emulated "$1" bystander "${@:2}" < /dev/null 2>&1 | sed --unbuffered 's/\r$//' > "$log"
+  judge "$1" "$log" bystander bystander "$3" "$4"
 }
 
 # kinds_of RUN: the kinds that are tested in it.
@@ -295,20 +306,22 @@ on_this_machine() {
 #   which the patching was over, died (Oops). That was one run of kernel_functions on 6.12 in five; with one thread, none in twelve.
 # - tsc=reliable: where this machine is busy, the emulated clocks drift apart, and a kernel that looks for that rewrites code of its own
 #   while it runs. Emulation may not survive it (an int3 in sched_clock_cpu).
+# - icount: of a bystander it is told what its instructions take, whatever else this machine has to do. On one CPU, since several share that time.
 # - pauth-impdef=on: arm64's processors sign return addresses as they like, and what the architecture proposes takes emulation long.
 emulated() {
-  local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio root initrd machine append
+  local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio root initrd machine append cpus=(-smp 2)
   root=$MACHINE-$(architecture_of "$1") initrd=$root.cpio
   shift
   [[ ! -s $modules ]] || {
     initrd=$MACHINE.$kernel.cpio
     cat "$root.cpio" "$modules" > "$initrd"
   }
+  [[ $1 != bystander ]] || cpus=(-smp 1 -icount shift=1)
   case $root in
     *-arm64) machine=(qemu-system-aarch64 -machine virt -cpu "max,pauth-impdef=on") append='console=ttyAMA0' ;;
     *) machine=(qemu-system-x86_64 -cpu "qemu64,-cx16") append='console=ttyS0 tsc=reliable slab_debug=F,kmalloc-*' ;;
   esac
-  timeout --foreground "$LIMIT" "${machine[@]}" -accel tcg,thread=single -smp 2 -m 1024 -nodefaults -display none \
+  timeout --foreground "$LIMIT" "${machine[@]}" -accel tcg,thread=single "${cpus[@]}" -m 1024 -nodefaults -display none \
     -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
     -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$initrd" \
     -append "$append loglevel=4 oops=panic panic=-1 preempt=full -- $*" || echo "qemu ended with $?"
@@ -330,7 +343,7 @@ judge() {
   case $kind in
     rocksdb | functions | usdt | chain) ways=${tiers/none/refusal} ;;
     # The agent takes the best one; that each of them counts is one of the tests.
-    kernel_functions) ways=${kernel_tiers/none/refusal} ways=${ways%%,*} ;;
+    kernel_functions | bystander) ways=${kernel_tiers/none/refusal} ways=${ways%%,*} ;;
     *) ways=tracing ;;
   esac
   for way in ${ways//,/ }; do

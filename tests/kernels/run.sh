@@ -32,6 +32,7 @@ while read -r kind; do
     # It must say so.
     rocksdb:none) ! check && tests kinds rocksdb:: ;;
     rocksdb:*) check && tests ground_truth ;;
+    bystander:*) tests kinds bystander:: --ignored ;;
     # Not those of a kind whose name ends like this one's.
     *) tests kinds "$kind::" --skip "_$kind::" ;;
   esac

@@ -87,6 +87,9 @@ pub enum AttachError {
         /// What /proc said.
         source: std::io::Error,
     },
+    /// It would have been attached, but that is for later, and why.
+    #[error("{0}")]
+    NotYet(String),
     /// A process lives on without its main thread.
     #[error(
         "the main thread of process {process} has ended: the kernel tells by it whose functions and stacks these are, also where other threads run. What \
@@ -155,6 +158,7 @@ impl AttachError {
             | Self::NoMainThread { .. }
             | Self::Memory { .. }
             | Self::NoRoom(_)
+            | Self::NotYet(_)
             | Self::NoMemory(_)
             | Self::Data(_)
             | Self::Mismatch(_)

@@ -29,6 +29,11 @@ impl Identity {
         }
     }
 
+    /// Of nobody: no process has this number, but what idles.
+    pub fn nobody() -> Self {
+        Self::new(0, 0)
+    }
+
     /// Of whoever has the number now.
     pub fn of_now(number: u32) -> Result<Self, AttachError> {
         let process = procfs::process::Process::new(number.cast_signed());

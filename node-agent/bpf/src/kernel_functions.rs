@@ -86,63 +86,81 @@ pub struct KernelPlan {
 impl Probes {
     /// Loads an object for a process and functions of the kernel, and attaches nothing yet.
     pub fn load_kernel(tier: KernelTier, plan: &KernelPlan) -> Result<Self, AttachError> {
-        let slots = plan.sites.len().clamp(1, MAX_OPERATIONS) as u32;
-        let Identity { number, since_ns } = plan.process;
-        let mut control = Control::of(number, since_ns, slots, plan.trap_ns);
-        for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
-            *threshold = site.slow_threshold_ns;
-        }
-        let identity = Identity::fields(&Types::read()?)?;
-        let mut object = Object::load_with(
-            programs::named(CALLS)?,
-            &[
-                ("TOTALS", slots),
-                ("HISTOGRAMS", slots),
-                ("MORE_CALLS", plan::MORE_CALLS),
-                ("SLOW_CALLS", plan.ring_bytes),
-            ],
-            &[("IDENTITY", &identity)],
-        )?;
-        let functions = Functions {
-            programs: Programs::load(&object, tier)?,
-            names: names(plan.sites.iter().map(|site| &*site.function))?,
-        };
-        let maps = Maps::take(&mut object, slots, control, Vec::new(), None)?;
-        Ok(Self::new(Box::new(functions), maps))
+        let (programs, maps) = load(tier, plan)?;
+        let names = names(plan.sites.iter().map(|site| &*site.function))?;
+        Ok(Self::new(Box::new(Functions { programs, names }), maps))
     }
 }
 
-/// Those of these functions that the kernel does not let be probed. It says of all together that it takes them or not, so they
-/// are halved until it is known which.
-pub fn refused_functions(
-    tier: KernelTier,
-    functions: &[&str],
-) -> Result<BTreeSet<String>, AttachError> {
-    let object = Object::load_with(
+fn load(tier: KernelTier, plan: &KernelPlan) -> Result<(Programs, Maps), AttachError> {
+    let slots = plan.sites.len().clamp(1, MAX_OPERATIONS) as u32;
+    let Identity { number, since_ns } = plan.process;
+    let mut control = Control::of(number, since_ns, slots, plan.trap_ns);
+    for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
+        *threshold = site.slow_threshold_ns;
+    }
+    let identity = Identity::fields(&Types::read()?)?;
+    let mut object = Object::load_with(
         programs::named(CALLS)?,
-        &[("SLOW_CALLS", super::DEFAULT_RING_BYTES)],
-        &[("IDENTITY", &Identity::fields(&Types::read()?)?)],
+        &[
+            ("TOTALS", slots),
+            ("HISTOGRAMS", slots),
+            ("MORE_CALLS", plan::MORE_CALLS),
+            ("SLOW_CALLS", plan.ring_bytes),
+        ],
+        &[("IDENTITY", &identity)],
     )?;
     let programs = Programs::load(&object, tier)?;
-    let names = names(functions.iter().copied())?;
-    let mut refused = BTreeSet::new();
-    let mut untried = Vec::from([std::ops::Range {
-        start: 0,
-        end: names.len(),
-    }]);
-    while let Some(range) = untried.pop() {
-        let some: Vec<(u8, &CString)> = names[range.clone()].iter().map(|name| (0, name)).collect();
-        match programs.link(&some, Group::First) {
-            Ok(links) => drop_elsewhere(links),
-            Err(source) if !is_about_functions(&source) => return Err(error(&some, source)),
-            Err(_) if range.len() > 1 => {
-                let middle = range.start + range.len() / 2;
-                untried.extend([middle..range.end, range.start..middle]);
+    let maps = Maps::take(&mut object, slots, control, Vec::new(), None)?;
+    Ok((programs, maps))
+}
+
+/// What became of functions that were attached to and let go again.
+#[derive(Debug, Default)]
+pub struct Trial {
+    /// Those that the kernel does not let be probed.
+    pub refused: BTreeSet<String>,
+    /// How many calls of them there were meanwhile, by whomever.
+    pub calls: u64,
+}
+
+impl Trial {
+    /// Attaches to these functions. The kernel says of all together that it takes them or not, so they are halved until it is known which.
+    pub fn of(tier: KernelTier, functions: &[&str]) -> Result<Self, AttachError> {
+        let nobody = KernelPlan {
+            process: Identity::nobody(),
+            sites: Vec::new(),
+            ring_bytes: super::DEFAULT_RING_BYTES,
+            trap_ns: 0,
+        };
+        let (programs, maps) = load(tier, &nobody)?;
+        let names = names(functions.iter().copied())?;
+        let mut refused = BTreeSet::new();
+        let mut untried = Vec::from([std::ops::Range {
+            start: 0,
+            end: names.len(),
+        }]);
+        while let Some(range) = untried.pop() {
+            let some: Vec<(u8, &CString)> =
+                names[range.clone()].iter().map(|name| (0, name)).collect();
+            match programs.link(&some, Group::First) {
+                // Until they are gone, they are run.
+                Ok(links) => drop(links),
+                Err(source) if !is_about_functions(&source) => return Err(error(&some, source)),
+                Err(_) if range.len() > 1 => {
+                    let middle = range.start + range.len() / 2;
+                    untried.extend([middle..range.end, range.start..middle]);
+                }
+                Err(_) => refused.extend(functions.get(range.start).map(ToString::to_string)),
             }
-            Err(_) => refused.extend(functions.get(range.start).map(ToString::to_string)),
         }
+        // Where it cannot be read, nobody knows.
+        let met = maps.met().unwrap_or_default();
+        Ok(Self {
+            refused,
+            calls: met.iter().map(|(hits, others)| hits + others).sum(),
+        })
     }
-    Ok(refused)
 }
 
 /// Whether this is what the kernel says of a function that it does not know or that cannot be probed.
@@ -161,13 +179,6 @@ fn has_little_room() -> bool {
         let types = Types::read();
         types.is_ok_and(|types| types.field("fprobe", "rethook").is_some())
     })
-}
-
-/// Detaches without waiting for the kernel, which takes its time; where there is no thread for that, here.
-fn drop_elsewhere(links: Links) {
-    let thread = std::thread::Builder::new().name("detach".to_string());
-    // What cannot be started drops what it was to do.
-    let _ = thread.spawn(move || drop(links));
 }
 
 /// What sees calls by a tier.

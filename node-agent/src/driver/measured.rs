@@ -17,6 +17,7 @@ use state::{Attempt, Happened, State};
 use super::{
     Clock, Tools,
     measurement::{Allowance, Measurement, MeasurementError},
+    workers::Wanted,
 };
 use crate::{
     kernel::memory,
@@ -185,9 +186,11 @@ impl Measured {
         let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
         let namespace = Arc::clone(&self.namespace);
         let owed = self.owed;
-        let begin =
-            move || Fresh::begin(&mut all, process, &namespace, asked, (budget, owed), clock);
-        let errand = tools.workers.start_for(&self.namespace, begin);
+        let begin = move |wanted: &Wanted| {
+            let budget = (budget, owed);
+            Fresh::begin(&mut all, process, &namespace, asked, budget, clock, wanted)
+        };
+        let errand = tools.workers.start_wanted(&self.namespace, begin);
         self.state.start(&questions, errand);
     }
 

@@ -9,7 +9,7 @@ use std::{
     io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
@@ -78,9 +78,20 @@ pub enum Outcome<T> {
     Lost,
 }
 
+/// Whether anybody wants what comes of an errand, as whoever does it asks before it does what costs others.
+pub struct Wanted(Arc<Ticket>);
+
+impl Wanted {
+    /// It was neither given up nor [let go](Errand::let_go).
+    pub fn is_wanted(&self) -> bool {
+        !self.0.unwanted.load(Ordering::Acquire)
+    }
+}
+
 /// An errand as those know it who count them.
 struct Ticket {
     fate: AtomicU8,
+    unwanted: AtomicBool,
     namespace: Arc<str>,
     shared: Arc<Shared>,
 }
@@ -98,6 +109,7 @@ impl Drop for End {
             fate,
             namespace,
             shared,
+            ..
         } = &*self.0;
         if fate.swap(DONE, Ordering::AcqRel) == GIVEN_UP {
             shared.comes_back(namespace);
@@ -118,17 +130,27 @@ impl Workers {
         namespace: &Arc<str>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Errand<T> {
+        self.start_wanted(namespace, |_| work())
+    }
+
+    /// The same of what may end early, where nobody wants it any more.
+    pub fn start_wanted<T: Send + 'static>(
+        &self,
+        namespace: &Arc<str>,
+        work: impl FnOnce(&Wanted) -> T + Send + 'static,
+    ) -> Errand<T> {
         let (sender, outcome) = sync_channel(1);
         let ticket = Arc::new(Ticket {
             fate: AtomicU8::new(UNDER_WAY),
+            unwanted: AtomicBool::new(false),
             namespace: Arc::clone(namespace),
             shared: Arc::clone(&self.0),
         });
-        let end = End(Arc::clone(&ticket));
+        let (end, wanted) = (End(Arc::clone(&ticket)), Wanted(Arc::clone(&ticket)));
         self.run(Box::new(move || {
             // Dropped in this order, also where it panics: whoever is told that it is done finds what came of it.
             let (_end, sender) = (end, sender);
-            drop(sender.send(work()));
+            drop(sender.send(work(&wanted)));
         }));
         Errand {
             outcome,
@@ -239,6 +261,11 @@ impl Shared {
 }
 
 impl<T> Errand<T> {
+    /// Nobody wants what comes of it any more. It is waited for all the same.
+    pub fn let_go(&self) {
+        self.ticket.unwanted.store(true, Ordering::Release);
+    }
+
     /// How long it has been under way.
     pub fn lasts(&self) -> Duration {
         self.began.elapsed()
@@ -262,10 +289,12 @@ impl<T> Errand<T> {
 
 impl<T> Drop for Errand<T> {
     fn drop(&mut self) {
+        self.let_go();
         let Ticket {
             fate,
             namespace,
             shared,
+            ..
         } = &*self.ticket;
         // Counted first: whoever ends it meanwhile takes it back.
         shared.is_given_up(namespace);
@@ -351,6 +380,36 @@ mod tests {
         while !workers.0.stuck().is_empty() {
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn whoever_works_knows_whether_that_is_wanted() {
+        let workers = Workers::default();
+        let (turn, turns) = channel::<()>();
+        let (say, said) = channel();
+        let work = move |wanted: &Wanted| {
+            for () in turns {
+                let _ = say.send(wanted.is_wanted());
+            }
+        };
+        let errand = workers.start_wanted(&"one".into(), work);
+        let next = || {
+            turn.send(()).unwrap();
+            said.recv_timeout(SOON).unwrap()
+        };
+        assert!(next());
+        errand.let_go();
+        assert!(!next());
+        assert_eq!(errand.outcome(), Outcome::UnderWay);
+        // Given up, it is not wanted either.
+        let (say, said) = channel();
+        let (release, held) = channel::<()>();
+        drop(workers.start_wanted(&"one".into(), move |wanted| {
+            let _ = held.recv();
+            let _ = say.send(wanted.is_wanted());
+        }));
+        drop(release);
+        assert!(!said.recv_timeout(SOON).unwrap());
     }
 
     #[test]

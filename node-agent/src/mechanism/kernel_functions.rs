@@ -18,7 +18,7 @@ use admitted::is_admitted;
 use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 pub use registry::KernelRegistry;
-use registry::NodeShare;
+use registry::{NodeShare, Turn};
 use tier::Costs;
 use untouchable::Untouchable;
 
@@ -31,7 +31,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, Links, Probes, ReadError, Slots,
-        refused_functions,
+        Trial,
     },
     observe::{self, Glob, KernelFunctions, find_kernel_functions},
 };
@@ -71,17 +71,23 @@ struct KernelCalls {
     registry: KernelRegistry,
     /// So many calls of others are in the node's debt.
     charged: Cell<u64>,
+    /// It was attached once: until then it is not known what it costs.
+    begun: bool,
 }
 
 impl Config for KernelFunctionsConfig {
     fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
         let (registry, process) = (context.node.kernel.clone(), context.process);
+        // One at a time finds out what there is to attach to; one at a time attaches.
+        let Some(_turn) = registry.turn_to_begin() else {
+            return Begun::refused(configs.iter().map(|_| not_yet(OTHERS_BEGIN.to_string())));
+        };
         if let Some(wait) = registry.wait(process) {
             return Begun::refused(configs.iter().map(|_| too_soon(wait)));
         }
         let bystanders = context.node.policy.bystanders;
         if let Some(wait) = bystanders.and_then(|all| registry.owing(all)) {
-            return Begun::refused(configs.iter().map(|_| owing(wait)));
+            return Begun::refused(configs.iter().map(|_| not_yet(owing(wait))));
         }
         let begun = Begun::each(configs, context, Self::begin_one);
         // What is refused is attached to nothing, and may be asked for in better words at once.
@@ -105,16 +111,21 @@ fn too_soon(wait: Duration) -> Refusal {
     )
 }
 
+/// They are many, or the kernel is slow.
+const OTHERS_BEGIN: &str = "functions of the kernel are being attached for other processes of this node, one at a time, and that takes longer than is \
+     waited for: it is tried again";
+
 /// Whoever asked before, and whether that is asked still.
-fn owing(wait: Duration) -> Refusal {
-    Refusal::new(
-        Reason::AttachFailed,
-        format!(
-            "functions of the kernel that were probed on this node have cost those who call them and are not asked more than they may pay \
-             (`agent.maxNodePercent`): nothing more begins until that is made good; it is tried again, no sooner than in {} s",
-            wait.as_millis().div_ceil(1000),
-        ),
+fn owing(wait: Duration) -> String {
+    format!(
+        "functions of the kernel that were probed on this node have cost those who call them and are not asked more than they may pay \
+         (`agent.maxNodePercent`): nothing more begins until that is made good; it is tried again, no sooner than in {} s",
+        wait.as_millis().div_ceil(1000),
     )
+}
+
+fn not_yet(message: String) -> Refusal {
+    Refusal::new(Reason::AttachFailed, message)
 }
 
 impl KernelFunctionsConfig {
@@ -132,7 +143,17 @@ impl KernelFunctionsConfig {
         let registry = context.node.kernel.clone();
         let (tier, cost) = tier::means(&registry)?;
         let names = chosen.functions.iter().map(String::as_str).collect();
-        let refused = registry.refused(tier, &names, |names| refused_functions(tier, names))?;
+        let refused = registry.refused(tier, &names, |names| {
+            let trial = Trial::of(tier, names)?;
+            if let Some(all) = bystanders {
+                registry.charge(trial.calls as f64 * cost.miss.as_secs_f64(), all);
+            }
+            Ok::<_, AttachError>(trial.refused)
+        })?;
+        // What the trial cost others is made good first.
+        if let Some(wait) = bystanders.and_then(|all| registry.owing(all)) {
+            return Err(not_yet(owing(wait)));
+        }
         let functions = &chosen.functions - &refused;
         let coverage = coverage(chosen, refused);
         if functions.is_empty() {
@@ -161,6 +182,7 @@ impl KernelFunctionsConfig {
             share: registry.share(),
             registry,
             charged: Cell::default(),
+            begun: false,
         };
         let subscription = |(slot, function)| Subscription {
             group: context.first.offset(slot),
@@ -341,6 +363,14 @@ impl KernelCalls {
         slots_of(self.first, self.costs.len(), groups)
     }
 
+    /// The turn to attach for the first time, where others are not owed anything by then.
+    fn begin(&self) -> Result<Turn, AttachError> {
+        let turn = self.registry.turn_to_attach();
+        let turn = turn.ok_or_else(|| AttachError::NotYet(OTHERS_BEGIN.to_string()))?;
+        let wait = self.bystanders.and_then(|all| self.registry.owing(all));
+        wait.map_or(Ok(turn), |wait| Err(AttachError::NotYet(owing(wait))))
+    }
+
     /// What the programs were run for by now, by slot: hits, and calls of others, which are charged to the node.
     fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
         let met = self.probes.met()?;
@@ -369,6 +399,12 @@ impl Mechanism for KernelCalls {
     }
 
     fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        // Not since it was loaded: what else is asked of this process is begun meanwhile, and that may wait for whatever it likes.
+        let _turn = match self.begun {
+            true => None,
+            false => Some(self.begin()?),
+        };
+        self.begun = true;
         self.probes.attach(&self.slots_of(groups))
     }
 

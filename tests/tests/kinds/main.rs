@@ -8,6 +8,7 @@
 mod harness;
 
 mod block_io;
+mod bystander;
 mod chain;
 mod functions;
 mod kernel_functions;

@@ -8,6 +8,7 @@ use super::{
     super::{
         Clock, Tools,
         measurement::{Begun, Measurement, Running},
+        workers::Wanted,
     },
     Budget,
 };
@@ -27,7 +28,12 @@ pub(super) struct Fresh {
     pub(super) attached: Duration,
 }
 
+/// What nobody waits for any more.
+const UNWANTED: &str = "what is asked has changed meanwhile";
+
 impl Fresh {
+    /// Looks, loads and attaches. Where nobody wants it any more by the time that it is to be attached, it is not: that would cost whoever is
+    /// measured, and be taken off again.
     pub(super) fn begin(
         tools: &mut Tools,
         process: ProcessId,
@@ -35,13 +41,17 @@ impl Fresh {
         questions: Vec<Instrumented>,
         (budget, owed): (Budget, f64),
         clock: Clock,
+        wanted: &Wanted,
     ) -> Self {
-        let prepare = || Prepared::of(tools, process, namespace, &questions, budget);
+        let prepare = || Prepared::of(tools, process, namespace, &questions, budget, wanted);
         let Prepared {
             answers,
             mechanisms,
             next: _,
         } = memory::on_behalf_of(Some(namespace.into()), prepare);
+        if !wanted.is_wanted() {
+            return Self::refused(questions, UNWANTED, clock.now());
+        }
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
             mut measurement,
@@ -102,6 +112,7 @@ impl Prepared {
         namespace: &str,
         questions: &[Instrumented],
         budget: Budget,
+        wanted: &Wanted,
     ) -> Self {
         let mut prepared = Self {
             answers: vec![None; questions.len()],
@@ -115,6 +126,9 @@ impl Prepared {
                 .map(move |config| (place, config))
         });
         for batch in Batch::all(configs) {
+            if !wanted.is_wanted() {
+                break;
+            }
             let places = batch.places.clone();
             let begun = batch.begin(BeginContext {
                 process,

@@ -241,6 +241,7 @@ impl State {
         match self {
             Self::Starting(starting) => {
                 starting.outdated = true;
+                starting.pending.errand.let_go();
                 Some(starting.pending.late)
             }
             Self::Answered(Answered {

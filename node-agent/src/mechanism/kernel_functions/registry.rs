@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -17,6 +17,12 @@ use crate::{kernel::KernelTier, observe::ProcessId};
 /// attached.
 pub(super) const BETWEEN: Duration = Duration::from_secs(5);
 
+/// Whoever is to begin waits so long for others who begin.
+const TO_BEGIN: Duration = Duration::from_secs(3);
+
+/// And whoever is to attach for others who do. It is little: how long attaching takes is what slices are planned by.
+const TO_ATTACH: Duration = Duration::from_millis(200);
+
 /// So many names are remembered, by tier.
 const NAMES: usize = 1 << 14;
 
@@ -28,6 +34,42 @@ pub struct KernelRegistry {
     means: Arc<Mutex<Option<(KernelTier, Costs)>>>,
     debt: Arc<Mutex<BystanderDebt>>,
     sharing: Arc<AtomicUsize>,
+    begin: Arc<Turns>,
+    attach: Arc<Turns>,
+}
+
+/// Whose turn it is: one at a time on a node. What begins costs others before it is known how much, and where several were to attach at once,
+/// the kernel would have each wait for all, and others pay for all of them meanwhile.
+#[derive(Default)]
+struct Turns {
+    taken: Mutex<bool>,
+    free: Condvar,
+}
+
+impl Turns {
+    /// Waits for a turn, for so long; None where it is another's by then.
+    fn take(self: &Arc<Self>, patience: Duration) -> Option<Turn> {
+        let taken = locked(&self.taken);
+        let waited = self
+            .free
+            .wait_timeout_while(taken, patience, |taken| *taken);
+        let (mut taken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return None;
+        }
+        *taken = true;
+        Some(Turn(Arc::clone(self)))
+    }
+}
+
+/// The turn of one, until this is dropped.
+pub(super) struct Turn(Arc<Turns>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *locked(&self.0.taken) = false;
+        self.0.free.notify_one();
+    }
 }
 
 #[derive(Default)]
@@ -102,6 +144,16 @@ impl KernelRegistry {
             return Ok(means);
         }
         Ok(*known.insert(find()?))
+    }
+
+    /// Waits for the turn to find what there is to attach to, to try that, and to load; None where others still do.
+    pub(super) fn turn_to_begin(&self) -> Option<Turn> {
+        self.begin.take(TO_BEGIN)
+    }
+
+    /// Waits for the turn to attach what was loaded; None where others still do.
+    pub(super) fn turn_to_attach(&self) -> Option<Turn> {
+        self.attach.take(TO_ATTACH)
     }
 
     /// Others have paid so many CPU-seconds more, who may pay `all` CPU-seconds per second together.
@@ -254,6 +306,26 @@ mod tests {
             assert_eq!(means, Ok((KernelTier::Multi, costs(1))));
         }
         assert_eq!(found, 1);
+    }
+
+    #[test]
+    fn one_begins_at_a_time_and_who_waits_too_long_is_told() {
+        let turns = Arc::new(Turns::default());
+        let first = turns.take(Duration::ZERO).unwrap();
+        assert!(turns.take(Duration::ZERO).is_none());
+        let others = Arc::clone(&turns);
+        let waits = std::thread::spawn(move || others.take(Duration::from_secs(60)));
+        drop(first);
+        let second = waits.join().unwrap().unwrap();
+        assert!(turns.take(Duration::from_millis(1)).is_none());
+        drop(second);
+        assert!(turns.take(Duration::ZERO).is_some());
+        // To begin is no turn to attach, and of a node there is one of each.
+        let registry = KernelRegistry::default();
+        let begins = registry.turn_to_begin();
+        let attaches = registry.turn_to_attach();
+        assert!(begins.is_some() && attaches.is_some());
+        assert!(registry.clone().turn_to_attach().is_none());
     }
 
     #[test]

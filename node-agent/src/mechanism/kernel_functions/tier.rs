@@ -24,9 +24,6 @@ const FUNCTION: &str = match Machine::NATIVE {
     Machine::Aarch64 => "__arm64_sys_getppid",
 };
 
-/// No process has this number, but what idles.
-const NOBODY: u32 = 0;
-
 /// What a call costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Costs {
@@ -84,7 +81,7 @@ fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
 /// Or how many calls were counted, where it was not all of them.
 fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
     let free = time_of_a_call();
-    let (missed, _) = attached(tier, Identity::new(NOBODY, 0))?;
+    let (missed, _) = attached(tier, Identity::nobody())?;
     let (taken, mut probes) = attached(tier, Identity::of_now(std::process::id())?)?;
     let seen = probes.read()?.slots.into_iter().next().unwrap_or_default();
     if seen.histogram.count() != u64::from(CALLS) {

@@ -162,14 +162,35 @@ async fn what_is_begun_and_not_asked_any_more_is_let_go_and_asked_anew() {
                 .measured
                 .is_busy(&scene.tools, &mut views, scene.clock)
         );
+        // What was loaded meanwhile is not attached: whoever is measured would pay for it. (It would wait for its cue here.)
         begins.play(plays);
-        if plays == Play::Works {
-            scene.cue(Act::Attach).play(Play::Works);
-        }
         assert_eq!(scene.arrival(), Arrival::Again);
+        assert_eq!(
+            scene.script.lives().len(),
+            usize::from(plays == Play::Works)
+        );
+        assert!(scene.script.alive().is_empty());
         assert!(!scene.view.is_answered());
         // Whoever is told does so at once; who is not, in time.
         assert!(scene.measured.look_again(&scene.tools));
+    }
+}
+
+#[tokio::test]
+async fn what_is_given_up_while_it_begins_is_not_attached() {
+    let mut scene = Scene::new();
+    scene.ask(1);
+    let begins = scene.cue(Act::Begin);
+    let Scene {
+        measured, script, ..
+    } = scene;
+    drop(measured);
+    begins.play(Play::Works);
+    let end = Instant::now() + SOON;
+    // It is loaded, and gone without a cue to attach, for which it would wait.
+    while script.lives().is_empty() || !script.alive().is_empty() {
+        assert!(Instant::now() < end, "it is kept");
+        std::thread::yield_now();
     }
 }
 
