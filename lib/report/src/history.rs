@@ -392,7 +392,7 @@ impl Series {
         Some(Summary::of(&Figures::default(), window, true))
     }
 
-    /// For people.
+    /// The row and its part, as people read it.
     pub fn name(&self) -> String {
         match &self.part {
             Some(part) => format!("{} {part}", self.row),
