@@ -2,7 +2,7 @@
 
 mod interleavings;
 
-use ckb_probe_crds::{PodReference, ProfileMode, kinds::rocksdb::Operation};
+use ckb_probe_crds::{PodReference, ProfileMode, Reason, kinds::rocksdb::Operation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
