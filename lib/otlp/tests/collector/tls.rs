@@ -128,7 +128,7 @@ fn a_receiver_that_wants_to_know_who_sends_is_told_by_a_certificate() {
 
 #[test]
 fn who_shows_no_certificate_or_a_strangers_is_told_so_and_nothing_is_given_up_for_it() {
-    let (authority, clients, collector) = for_clients();
+    let (authority, _clients, collector) = for_clients();
     let known = authority.certificate();
     let known = (CERTIFICATE, text(&known));
     let strangers = Authority::new("strangers");
