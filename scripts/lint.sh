@@ -117,6 +117,10 @@ declare -A REPLACED=(
   [Witness]=DiskstatsCheck
 )
 
+# What a comment says that tells nothing: pronouns, and a verb of one.
+HOLLOW='It|Its|They|Them|This|That|These|Those|When|What|Where|Who|Whose|Which|Why|How'
+HOLLOW+='|This one|The same|Of what|Since when|So much|For people|(Writes|Packs|Keeps) it'
+
 # style: no word comes back that was replaced, no comment is one pronoun, and the glossary is of names that exist.
 style() {
   local word found=0
@@ -126,8 +130,8 @@ style() {
       found=1
     fi
   done
-  if committed '*.rs' | xargs grep --line-number --extended-regexp '^\s*//[/!] (It|Its|They|Them|This|That|When|What|Where|Who|Why|How)\.$'; then
-    echo "a comment of one pronoun tells nothing"
+  if committed '*.rs' | xargs grep --line-number --extended-regexp "^\s*//[/!] ($HOLLOW)\.\$"; then
+    echo "a comment of a pronoun tells nothing"
     found=1
   fi
   # shellcheck disable=SC2016  # the backquotes are Markdown's

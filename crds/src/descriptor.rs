@@ -128,9 +128,9 @@ pub struct Alarm {
 /// How much of a value is no reason for alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Borne {
-    /// So much, for each second of the last report interval.
+    /// As much as that for each second of the last report interval.
     PerSecond(f64),
-    /// So much.
+    /// As much as that, however long the interval was.
     Always(f64),
 }
 

@@ -20,7 +20,7 @@ const STRETCHES: u64 = 10;
 pub struct Told {
     /// The name in the line.
     pub field: &'static str,
-    /// For people.
+    /// What people read above its column.
     pub head: &'static str,
     /// Whether it is a time, in nanoseconds.
     is_time: bool,
@@ -69,9 +69,9 @@ pub struct Blocks(BTreeMap<u64, [f64; TOLD.len()]>);
 /// Heights, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heights {
-    /// The first.
+    /// The lowest height.
     pub first: u64,
-    /// The last.
+    /// The highest height.
     pub last: u64,
 }
 
@@ -280,7 +280,7 @@ pub struct Difference {
 /// How a figure differs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DifferenceRow {
-    /// Which.
+    /// What differs.
     pub told: Told,
     /// Its mean over blocks, or its median.
     pub statistic: Statistic,
@@ -339,7 +339,7 @@ impl Difference {
         })
     }
 
-    /// For people.
+    /// The comparison as a table for people.
     pub fn table(&self) -> String {
         let mut table = format!(
             "{:<20} {:>11} {:>11} {:>11} {:>8}  {:<25} {}",

@@ -61,7 +61,7 @@ pub struct Settings {
     pub earlier: Release,
     /// What that release has in config/samples.
     pub samples: PathBuf,
-    /// This one.
+    /// The release of this tree.
     pub present: Release,
     /// A file of values that both are installed with, the image's tag apart.
     pub values: PathBuf,

@@ -346,7 +346,7 @@ pub struct CallStart {
 pub struct Mark(pub u64);
 
 impl Mark {
-    /// Packs it.
+    /// The mark of a call that counts in `slot`, was attached with `group`, and began in `generation`.
     #[inline(always)]
     pub const fn new(slot: u32, group: u32, generation: u32) -> Self {
         Self(((slot & 0xffff) | (group & 0xff) << 16 | generation << 24) as u64)

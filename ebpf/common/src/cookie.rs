@@ -141,7 +141,7 @@ pub struct Session(pub u64);
 impl Session {
     const TIME_SHIFT: u32 = 17;
 
-    /// Packs it.
+    /// What is remembered of a call that began then, by a site with this cookie.
     #[inline(always)]
     pub const fn new(began_ns: u64, slot: u32, cookie: Cookie) -> Self {
         let traits = (cookie.0 >> 8) & 7 | (cookie.0 >> 13 & 0x1f) << 3;

@@ -92,7 +92,7 @@ pub struct SpanControl {
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanCalls {
-    /// How many.
+    /// How many calls there were.
     pub calls: u64,
     /// How long they took together.
     pub time_ns: u64,
@@ -186,7 +186,7 @@ pub struct SpanHandle {
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpanRow {
-    /// How many.
+    /// How many spans ended like that.
     pub count: u64,
     /// How long they took together.
     pub sum_ns: u64,

@@ -24,13 +24,13 @@ pub enum Statistic {
 /// What a statistic was before and after, and between which bounds the difference of what it is of lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// Before.
+    /// What the statistic was before.
     pub before: f64,
-    /// After.
+    /// What it is after.
     pub after: f64,
     /// The least that the difference is, with the confidence that was asked for.
     pub low: f64,
-    /// The most.
+    /// The most that the difference is, with the same confidence.
     pub high: f64,
 }
 

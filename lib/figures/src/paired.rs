@@ -26,9 +26,9 @@ const SEED: u64 = 1;
 pub struct Effect {
     /// The mean over all pairs.
     pub effect: f64,
-    /// The least that the test does not reject, at 5 %, and the greatest: the true effect is between them in 95 of 100 cases.
+    /// The least effect that the test does not reject, at 5 %: the true effect is between it and `high` in 95 of 100 cases.
     pub low: f64,
-    /// The greatest.
+    /// The greatest effect that the test does not reject.
     pub high: f64,
     /// How often noise makes as much or more of it.
     pub p: f64,

@@ -337,7 +337,7 @@ impl Output {
         }
     }
 
-    /// Writes it.
+    /// Writes what was drawn to where it was asked for.
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ pub enum PrometheusError {
     Unreachable {
         /// Where it should be.
         address: String,
-        /// What happened.
+        /// How the attempt to connect ended.
         why: String,
     },
     /// It wants to know who asks, or does not serve them.

@@ -155,11 +155,11 @@ pub enum ReportError {
         address: String,
         /// Of which CkbProbe.
         subject: String,
-        /// Since when.
+        /// From which time on it was asked.
         from: Timestamp,
-        /// Until when.
+        /// Up to which time.
         to: Timestamp,
-        /// What was asked for.
+        /// The labels that were asked for.
         selector: String,
     },
 }

@@ -17,7 +17,7 @@ pub use prometheus::content_of_prometheus;
 /// A report.
 #[derive(Debug, Default)]
 pub struct Content {
-    /// Of what.
+    /// What the report is of: its headline.
     pub title: String,
     /// What it says.
     pub sections: Vec<Section>,
@@ -96,7 +96,7 @@ pub struct Lines {
 /// How many values of each size there were in each column of time.
 #[derive(Debug)]
 pub struct Heat {
-    /// Of what.
+    /// What was so large: the headline of the picture.
     pub title: String,
     /// When each column begins and ends, in milliseconds since 1970.
     pub columns: Vec<(u64, u64)>,

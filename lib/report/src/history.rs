@@ -278,10 +278,6 @@ impl History {
         columns: &[Interval],
     ) -> ProbeHistory {
         let mut held: BTreeMap<(String, Option<String>), Series> = BTreeMap::new();
-        let named = |interval: &Interval| {
-            let mut probes = interval.probes.iter();
-            probes.position(|probe| probe.name == asked.name)
-        };
         let mut each = |rows: &[Row], enter: &mut dyn FnMut(&mut Series, &Row)| {
             for row in rows {
                 let whole = std::iter::once((None, row));
@@ -301,7 +297,7 @@ impl History {
         let mut lost = BTreeMap::new();
         let mut events = Vec::new();
         for whole in wholes {
-            let Some(probe) = named(whole).and_then(|place| whole.probes.get(place)) else {
+            let Some(probe) = whole.probe(&asked.name) else {
                 continue;
             };
             for (what, count) in &probe.lost {
@@ -317,23 +313,13 @@ impl History {
             });
         }
         for (place, column) in columns.iter().enumerate() {
-            let Some(probe) = named(column).and_then(|place| column.probes.get(place)) else {
+            let Some(probe) = column.probe(&asked.name) else {
                 continue;
             };
             events.extend(probe.events.iter().cloned());
             each(&probe.rows, &mut |series, row| {
                 series.columns[place] = Some(row.window.clone());
             });
-        }
-        let mut unmeasured = BTreeMap::new();
-        for interval in self.intervals() {
-            let probe = named(interval).and_then(|place| interval.probes.get(place));
-            let why = probe.map_or(Some("not attached yet"), |probe| {
-                probe.unmeasured.as_deref()
-            });
-            if let Some(why) = why {
-                *unmeasured.entry(why.to_owned()).or_insert(0) += interval.milliseconds;
-            }
         }
         events.sort_by(|one, other| {
             other
@@ -344,12 +330,28 @@ impl History {
         events.truncate(EVENTS);
         ProbeHistory {
             series: ordered(descriptor, held.into_values().collect()),
+            unmeasured: self.unmeasured(&asked.name),
             asked,
             descriptor,
             events,
             lost,
-            unmeasured,
         }
+    }
+
+    /// For how many milliseconds a probe measured nothing, by why.
+    fn unmeasured(&self, name: &str) -> BTreeMap<String, u64> {
+        let mut unmeasured = BTreeMap::new();
+        for interval in self.intervals() {
+            let why = interval
+                .probe(name)
+                .map_or(Some("not attached yet"), |probe| {
+                    probe.unmeasured.as_deref()
+                });
+            if let Some(why) = why {
+                *unmeasured.entry(why.to_owned()).or_insert(0) += interval.milliseconds;
+            }
+        }
+        unmeasured
     }
 }
 
@@ -392,7 +394,7 @@ impl Series {
         Some(Summary::of(&Figures::default(), window, true))
     }
 
-    /// For people.
+    /// The row and its part, as people read it.
     pub fn name(&self) -> String {
         match &self.part {
             Some(part) => format!("{} {part}", self.row),

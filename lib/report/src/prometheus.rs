@@ -38,7 +38,7 @@ pub struct Kept {
 pub struct Target {
     /// Its pod and container, as `pod/container`.
     pub name: String,
-    /// What happened.
+    /// Its figures over the time that was asked for.
     pub history: History,
     /// What is known besides.
     pub facts: Facts,

@@ -147,6 +147,11 @@ pub struct End {
 }
 
 impl Interval {
+    /// What a probe of this name told, if it is known.
+    pub fn probe(&self, name: &str) -> Option<&ProbeInterval> {
+        self.probes.iter().find(|probe| probe.name == name)
+    }
+
     /// What a report tells of an interval that ended at this time.
     pub fn of(report: InstanceReport, at: u64, milliseconds: u64) -> Self {
         let probes = report.probes.into_iter().map(|probe| {

@@ -30,7 +30,7 @@ const MESSAGE_CHARACTERS: usize = 200;
 pub enum Outcome {
     /// The receiver took it, but for so many spans, which it will never take.
     Taken {
-        /// How many.
+        /// How many spans it refused.
         rejected: u64,
     },
     /// The receiver took nothing, and never will.
@@ -48,7 +48,7 @@ pub enum Outcome {
 pub struct Answer {
     /// What came of it.
     pub outcome: Outcome,
-    /// In words.
+    /// What the receiver said, or why it could not be asked.
     pub message: Option<String>,
 }
 

@@ -85,7 +85,7 @@ impl Group {
         self.owner
     }
 
-    /// How many.
+    /// How many spans are in it.
     pub fn len(&self) -> usize {
         self.count
     }

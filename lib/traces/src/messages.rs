@@ -82,7 +82,7 @@ pub struct Span {
     /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// The same.
+    /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
     /// What is said of it.
@@ -99,7 +99,7 @@ pub struct Event {
     /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "1")]
     pub time_unix_nano: u64,
-    /// What happened.
+    /// The name of what happened.
     #[prost(string, tag = "2")]
     pub name: String,
 }
@@ -181,7 +181,7 @@ pub struct Status {
     /// A code of gRPC's.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// In words.
+    /// Why it failed, for developers to read.
     #[prost(string, tag = "2")]
     pub message: String,
     /// Whatever else there is to say.

@@ -29,7 +29,7 @@ pub struct Nest<T> {
 pub struct Thread {
     /// Whose: spans are counted for them.
     pub owner: u64,
-    /// Which.
+    /// Its number on the host.
     pub number: u32,
 }
 

@@ -73,7 +73,7 @@ pub enum SpanKind {
 pub struct Moment {
     /// When, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// What happened.
+    /// The name of what happened.
     pub name: String,
 }
 

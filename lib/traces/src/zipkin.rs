@@ -41,7 +41,7 @@ struct Written {
     kind: Option<Kind>,
     /// Microseconds since 1970.
     timestamp: Option<u64>,
-    /// The same.
+    /// Microseconds.
     duration: Option<u64>,
     local_endpoint: Option<Endpoint>,
     remote_endpoint: Option<Endpoint>,

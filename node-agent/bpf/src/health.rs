@@ -36,7 +36,7 @@ pub struct HealthPlan {
 /// What was counted, since the load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HealthReading {
-    /// By key.
+    /// The sums of each row, by its key.
     pub rows: Vec<(HealthKey, HealthSums)>,
     /// Column families, as they were judged last; of those that are gone, too.
     pub families: Vec<FamilyState>,

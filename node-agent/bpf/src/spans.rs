@@ -98,11 +98,11 @@ pub struct PartFamily {
 /// What was counted of spans of one end, since the load; the longest since the reading before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanReading {
-    /// How many.
+    /// How many spans ended like that.
     pub count: u64,
     /// How long they took together.
     pub sum_ns: u64,
-    /// The longest.
+    /// How long the longest took.
     pub max_ns: u64,
     /// By how long they took.
     pub histogram: Histogram,

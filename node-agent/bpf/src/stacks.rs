@@ -281,15 +281,20 @@ impl Stacks {
         }
         stacks.resume()?;
         if let Sampled::Running { .. } = sampled {
-            // A kernel that hides a timer's function has any timer serve: all of them are looked at then.
-            let tells_function = known.get(FUNCTION).is_some_and(|field| field.offset > 0);
-            stacks.told.tick = match tells_function {
-                true => stacks.tick()?.unwrap_or(ANY),
-                false => ANY,
-            };
-            stacks.tell()?;
+            stacks.learn_tick(&known)?;
         }
         Ok(stacks)
+    }
+
+    /// Learns which timer's function is that of the tick. A kernel that hides a timer's function has any timer serve: all of them are
+    /// looked at then.
+    fn learn_tick(&mut self, known: &[Field]) -> Result<(), ReadError> {
+        let tells_function = known.get(FUNCTION).is_some_and(|field| field.offset > 0);
+        self.told.tick = match tells_function {
+            true => self.tick()?.unwrap_or(ANY),
+            false => ANY,
+        };
+        self.tell()
     }
 
     fn tell(&mut self) -> Result<(), ReadError> {

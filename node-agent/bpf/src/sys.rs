@@ -411,10 +411,10 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
     unsafe { descriptor(bpf_call(command, attributes)?) }
 }
 
-/// bpf(2).
+/// bpf(2), for the commands that return a number.
 ///
 /// # Safety
-/// The same.
+/// As of [`bpf`].
 unsafe fn bpf_call<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
     // SAFETY: by the caller's word; the kernel reads no more than the size given.
     let result = unsafe {

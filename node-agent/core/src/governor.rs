@@ -164,7 +164,7 @@ pub struct Spent {
 pub enum Attachment {
     /// All the time.
     Always,
-    /// In slices.
+    /// For a slice of each cell, by turns with others.
     Sliced,
     /// Not at all: even the rarest slices would cost too much. Tried again as the [`Estimator`] forgets how busy it was.
     Off,

@@ -1,8 +1,8 @@
-use ckb_probe_crds::{NodeProbeSpec, Reason};
+use ckb_probe_crds::{Assignment, NodeProbe, NodeProbeSpec, Reason};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
-use super::*;
+use super::{work::current, *};
 use crate::kernel::{Calibration, Tier};
 
 pub(super) fn assignment(expires_at: Option<&str>) -> Assignment {

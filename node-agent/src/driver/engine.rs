@@ -1,48 +1,39 @@
-//! Carries out what [`target::plan`] decides: attaches, reads, detaches. No API server here.
+//! Carries out what [`crate::target::plan`] decides: attaches, reads, detaches. No API server here.
 
 mod mailboxes;
 mod orders;
 mod processes;
+mod scan;
 mod session;
+mod windows;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{Assignment, InstanceReport, InstanceState, Reason};
+use ckb_probe_crds::Assignment;
 use ckb_probe_traces::Counts;
 use futures::{StreamExt, stream::FuturesUnordered};
 use mailboxes::Mailbox;
 pub use mailboxes::{Addressee, Delivery};
+use scan::SEARCH;
 use serde_json::Value;
 pub use session::Session;
-use tracing::warn;
 
-use super::{
-    Clock, Tools,
-    measured::Measured,
-    view::{Stage, View},
-    workers::{Errand, Outcome},
-};
+use super::{Clock, Tools, measured::Measured, view::View, workers::Errand};
 use crate::{
     export::{exemplars::Exemplars, exporters::Exporters},
     kernel::CalibratedTier,
     mechanism::{Event, NodePolicy, Refusal},
-    observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
+    observe::{ContainerNames, Found, ObserveError, ProcessId},
     state::{
         instance::{EARLY_DEATH, Instance},
         slow_calls,
     },
-    target::{self, InstanceKey},
+    target::InstanceKey,
 };
-
-/// Between two looks at /proc while some target has no process: at first, and at most.
-const SEARCH: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
-
-/// Between two looks at /proc while every target has one. Ends are told by the kernel, at once.
-const STEADY: Duration = Duration::from_secs(5);
 
 /// At its end the agent waits no longer for what it has attached: then it goes with the agent's process.
 const LAST: Duration = Duration::from_secs(25);
@@ -214,135 +205,6 @@ impl Engine {
         self.reconcile()
     }
 
-    /// Looks for processes and attaches, detaches and forgets as the orders ask. True when anything changed; where looking takes
-    /// longer than anybody waits, [`Self::receive`] says so.
-    pub fn reconcile(&mut self) -> bool {
-        match &mut self.scan {
-            Some((_, again)) => {
-                *again = true;
-                false
-            }
-            None => self.scan(),
-        }
-    }
-
-    fn scan(&mut self) -> bool {
-        let search = search_for(&self.assignments);
-        if search.executables.is_empty() {
-            return self.carry_out_orders(&Found::default());
-        }
-        self.searches += 1;
-        let names = Arc::clone(&self.names);
-        let look = move || search.processes(&names);
-        let scan = self.tools.workers.start(look);
-        // Nobody looks a second time meanwhile.
-        self.next_scan = Instant::now() + STEADY;
-        let outcome = scan.within(self.patience);
-        self.scan = Some((scan, false));
-        self.scanned(outcome)
-    }
-
-    /// Takes what a look at /proc has found, if it is done.
-    fn scanned(&mut self, outcome: Outcome<Result<Found, ObserveError>>) -> bool {
-        let found = match outcome {
-            Outcome::UnderWay => return false,
-            Outcome::Done(found) => found.map_err(|error| error.to_string()),
-            Outcome::Lost => Err("the thread that looked has failed".to_string()),
-        };
-        let again = self.scan.take().is_some_and(|(_, again)| again);
-        let changed = match found {
-            Ok(found) => self.carry_out_orders(&found),
-            Err(error) => {
-                warn!(%error, "cannot look for processes; trying again");
-                // Whoever waits for the end of a process would be back at once.
-                std::thread::sleep(SEARCH.0);
-                self.next_scan = Instant::now() + SEARCH.1;
-                return false;
-            }
-        };
-        if again {
-            return self.scan() || changed;
-        }
-        changed
-    }
-
-    /// Attaches, detaches and forgets as the orders ask, where these are the processes. True when anything changed.
-    fn carry_out_orders(&mut self, found: &Found) -> bool {
-        let Found {
-            processes,
-            unreadable,
-        } = found;
-        self.inherit();
-        let mut desired = target::locate(&self.assignments, processes, self.views.keys());
-        target::hold(&mut desired, self.held(unreadable));
-        let unmatched: Vec<Assignment> = target::unmatched(&self.assignments, &desired)
-            .into_iter()
-            .cloned()
-            .collect();
-        let actions = target::plan(&desired, &self.observed());
-        let changed = !actions.is_empty() || unmatched != self.unmatched;
-        self.unmatched = unmatched;
-        let mut disturbed = BTreeSet::new();
-        for action in actions {
-            self.carry_out(action, &mut disturbed);
-        }
-        for process in disturbed {
-            self.settle(process);
-        }
-        self.schedule_scan(changed);
-        changed
-    }
-
-    /// Whether a look at /proc is under way: the orders are not carried out as long.
-    pub fn is_looking(&self) -> bool {
-        self.scan.is_some()
-    }
-
-    /// How often it has searched /proc for processes.
-    pub fn searches(&self) -> u64 {
-        self.searches
-    }
-
-    /// Processes called exec. True when one of them is measured or was waited for, and anything changed.
-    ///
-    /// Whatever others execute, and by what name: /proc is searched only for the sake of a target that has no process.
-    pub fn execs(&mut self, pids: &[u32]) -> bool {
-        let measured = self.processes.keys();
-        let measured: Vec<ProcessId> = measured
-            .filter(|process| pids.contains(&process.pid))
-            .copied()
-            .collect();
-        let executed = measured.into_iter().filter(|one| self.executed(*one));
-        let again = executed.count() > 0;
-        // Its name may be another's, too.
-        let changed = again && self.reconcile();
-        self.awaited(pids) || changed || again
-    }
-
-    /// The same of those that were waited for.
-    fn awaited(&mut self, pids: &[u32]) -> bool {
-        let is_waiting = |key: &InstanceKey| {
-            let view = self.views.get(key);
-            view.is_none_or(|view| view.stage == Stage::Waiting)
-        };
-        let awaits = |order: &&Assignment| target::keys_of(order).any(|key| is_waiting(&key));
-        let awaiting: Vec<&Assignment> = self.assignments.iter().filter(awaits).collect();
-        if awaiting.is_empty() {
-            return false;
-        }
-        let search = search_for(awaiting.iter().copied());
-        let waited_for = |process: Process| {
-            let mut keys = awaiting
-                .iter()
-                .filter_map(|one| target::key_of(one, &process));
-            keys.any(|key| is_waiting(&key))
-        };
-        let mut processes = pids
-            .iter()
-            .filter_map(|pid| search.process(*pid, &self.names).ok()?);
-        processes.any(waited_for) && self.reconcile()
-    }
-
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Instant> {
         let measured = self.processes.values();
@@ -384,11 +246,6 @@ impl Engine {
         self.tools.workers.any_done().await;
     }
 
-    /// When [`Self::reconcile`] is due again.
-    pub fn next_scan(&self) -> Instant {
-        self.next_scan
-    }
-
     /// Waits until the process of some target ends; for ever when there is none.
     pub async fn process_ended(&self) {
         if self.scan.is_some() {
@@ -408,98 +265,6 @@ impl Engine {
         for process in processes {
             self.read_process(process);
         }
-    }
-
-    /// Ends the report intervals that are over, and detaches who is over budget. True when any ended.
-    pub fn close_windows(&mut self) -> bool {
-        let now = self.clock.now();
-        let is_over = |view: &View| view.instance.window_ends() <= now;
-        let over = self.views.values().filter(|view| is_over(view));
-        let on: BTreeSet<ProcessId> = over.filter_map(View::process).collect();
-        for process in &on {
-            self.read_process(*process);
-        }
-        // What attaches at the moment is read when it has.
-        let due: Vec<InstanceKey> = self
-            .views
-            .iter()
-            .filter(|(_, view)| is_over(view) && !self.is_away(view))
-            .map(|(key, _)| key.clone())
-            .collect();
-        let mut disturbed = BTreeSet::new();
-        for key in &due {
-            disturbed.extend(self.close_interval(key));
-        }
-        for process in disturbed {
-            self.settle(process);
-        }
-        for process in on {
-            // Where nobody told of it, or so soon that it was not to be measured anew.
-            self.executed(process);
-        }
-        if !due.is_empty() {
-            // Rows have come, or gone.
-            self.account_for_books(None);
-        }
-        !due.is_empty()
-    }
-
-    /// Ends a view's interval: what was counted in it becomes its current window.
-    fn close_window(&mut self, key: &InstanceKey) {
-        let Some(view) = self.views.get_mut(key) else {
-            return;
-        };
-        let now = self.clock.now();
-        let process = view.process();
-        let measured = process.and_then(|process| self.processes.get_mut(&process));
-        match measured.and_then(|one| one.measurement(&self.tools)) {
-            Some(measurement) => {
-                let total = measurement.total(now);
-                let ratio = total.ratio_since(&view.spent);
-                let own = total.part_since(&view.spent, &view.instance.loads());
-                view.instance_mut().floor_ratio = total.floor_since(&view.spent);
-                view.instance_mut().own_ratio = own;
-                view.spent = total;
-                view.instance_mut().close_interval(now, ratio);
-            }
-            None => {
-                view.instance_mut().own_ratio = None;
-                view.instance_mut().close_interval(now, None);
-            }
-        }
-        self.news |= view.told != Some(view.instance.stands(now));
-    }
-
-    /// Ends a view's interval. The process, if the view has to let it go.
-    fn close_interval(&mut self, key: &InstanceKey) -> Option<ProcessId> {
-        self.close_window(key);
-        let now = self.clock.now();
-        let view = self.views.get_mut(key)?;
-        let process = view.process();
-        let message = view.instance.must_detach()?;
-        warn!(pod = %key.pod.name, %message, "over budget");
-        view.instance_mut()
-            .detached(Reason::OverBudget, message, now);
-        view.stage = Stage::Held;
-        process
-    }
-
-    /// Whether an interval ended with a target that stands otherwise than the last report says.
-    pub fn stands_otherwise(&self) -> bool {
-        self.news
-    }
-
-    /// When the next report interval ends; None without targets.
-    pub fn next_window(&self) -> Option<Instant> {
-        let views = self.views.values().filter(|view| !self.is_away(view));
-        let ends = views.map(|view| view.instance.window_ends());
-        ends.min().map(|end| self.clock.0 + end)
-    }
-
-    fn is_away(&self, view: &View) -> bool {
-        let process = view.process();
-        let measured = process.and_then(|process| self.processes.get(&process));
-        measured.is_some_and(Measured::is_away)
     }
 
     /// Takes the events that the kernel has handed over since the last time, each as a line of JSON.
@@ -526,49 +291,6 @@ impl Engine {
             }
         }
     }
-
-    /// The state of every target, and of every order that has none.
-    pub fn reports(&mut self) -> Vec<InstanceReport> {
-        let now = self.clock.now();
-        self.news = false;
-        for view in self.views.values_mut() {
-            view.told = Some(view.instance.stands(now));
-        }
-        self.spans.tick();
-        self.spans.keep(|key| self.views.get(key)?.exporter());
-        let spans = &self.spans;
-        let known = self.views.iter().map(|(key, view)| InstanceReport {
-            asks: view.assignment.asks.clone(),
-            spans: view.exporter().map(|name| spans.report(name, key)),
-            ..view.instance.report(now)
-        });
-        let unmatched = self.unmatched.iter().map(|assignment| InstanceReport {
-            probe: assignment.probe.clone(),
-            asks: assignment.asks.clone(),
-            pod: assignment.pod.clone(),
-            state: InstanceState::Waiting,
-            reason: Some(Reason::ExecutableNotFound),
-            message: format!(
-                "no process in {} runs an executable named {}",
-                containers(assignment),
-                assignment.executable
-            ),
-            ..InstanceReport::default()
-        });
-        known.chain(unmatched).collect()
-    }
-}
-
-/// What these orders are about.
-fn search_for<'a>(orders: impl IntoIterator<Item = &'a Assignment>) -> Search {
-    let mut search = Search::default();
-    for order in orders {
-        search.executables.insert(order.executable.clone());
-        search.pods.insert(order.pod.uid.clone());
-        let ids = order.containers.iter().filter_map(|one| one.id.clone());
-        search.containers.extend(ids);
-    }
-    search
 }
 
 fn views_on(
@@ -577,18 +299,6 @@ fn views_on(
 ) -> impl Iterator<Item = &mut View> {
     let views = views.values_mut();
     views.filter(move |view| view.process() == Some(process))
-}
-
-fn containers(assignment: &Assignment) -> String {
-    let names: Vec<&str> = assignment
-        .containers
-        .iter()
-        .map(|container| container.name.as_str())
-        .collect();
-    match names[..] {
-        [one] => format!("container {one}"),
-        _ => format!("containers {}", names.join(", ")),
-    }
 }
 
 #[cfg(test)]

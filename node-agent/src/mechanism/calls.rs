@@ -84,9 +84,9 @@ struct Slot {
 /// What was found in files.
 #[derive(Default)]
 pub struct Caches {
-    /// By name.
+    /// Functions that are asked for by name.
     pub symbols: SymbolCache,
-    /// By pattern.
+    /// Functions that are asked for by pattern.
     pub functions: FunctionCache,
     /// USDT probes.
     pub usdt: UsdtCache,

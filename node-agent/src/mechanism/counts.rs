@@ -97,7 +97,7 @@ pub struct DecodedEvent {
     pub row: [u8; KEY_BYTES],
     /// By what it comes before others.
     pub weight: u64,
-    /// What happened.
+    /// What is said of the event, by name.
     pub details: Vec<(&'static str, Detail)>,
 }
 

@@ -54,7 +54,7 @@ pub enum Detail {
     List(Vec<String>),
     /// What it consisted of.
     Operations(Vec<OperationTime>),
-    /// Who called.
+    /// The callers of a call, from the innermost on.
     Callers(Arc<Callers>),
     /// A text that says little without its name.
     Named(String),
@@ -73,7 +73,7 @@ pub enum Detail {
 /// What something consisted of: an operation, all of its calls together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationTime {
-    /// Which.
+    /// The name of the operation.
     pub name: String,
     /// How many calls there were.
     pub calls: u64,
@@ -100,7 +100,7 @@ pub struct Event {
     pub thread_name: String,
     /// By what it comes before others.
     pub weight: u64,
-    /// What happened.
+    /// What is said of the event, by name.
     pub details: Vec<(&'static str, Detail)>,
 }
 

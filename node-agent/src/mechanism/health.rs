@@ -81,7 +81,7 @@ pub struct HealthIncident {
     pub part: Option<(u64, String)>,
     /// By what it comes before others.
     pub weight: u64,
-    /// What happened.
+    /// What is said of it, by name.
     pub details: Vec<(&'static str, Detail)>,
 }
 

@@ -97,7 +97,7 @@ pub struct NodeEvent<K, E> {
     pub key: Option<K>,
     /// When it happened.
     pub time_ns: u64,
-    /// What happened.
+    /// The event, as the program has it.
     pub event: E,
 }
 

@@ -109,7 +109,7 @@ pub struct SeenSpan<'a> {
 pub struct SeenStack<'a> {
     /// The call: the longest, or where none was long the last.
     pub operation: &'a Operation,
-    /// Who called.
+    /// The callers of that call, from the innermost on.
     pub callers: Arc<Callers>,
 }
 

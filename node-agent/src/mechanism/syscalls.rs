@@ -47,7 +47,7 @@ pub struct SyscallsConfig {
 pub struct Measures {
     /// How long they took.
     pub duration: Name,
-    /// The longest.
+    /// How long the longest took.
     pub longest: Name,
     /// How many failed.
     pub errors: Name,

@@ -40,26 +40,26 @@ pub enum ObserveError {
     /// The process is gone, or is not ours to look at.
     #[error("cannot read /proc/{pid}: {source}")]
     Process {
-        /// Whose.
+        /// The process.
         pid: u32,
         /// The system's word.
         source: procfs::ProcError,
     },
-    /// /proc itself.
+    /// The processes cannot be listed.
     #[error("cannot list /proc: {0}")]
     List(#[from] io::Error),
-    /// No descriptor for the process.
+    /// The process has no descriptor to be watched by.
     #[error("cannot watch process {pid} for its end: {source}")]
     Watch {
-        /// Whose.
+        /// The process.
         pid: u32,
         /// The system's word.
         source: io::Error,
     },
-    /// One of its namespaces.
+    /// A namespace of the process cannot be told.
     #[error("cannot read /proc/{pid}/ns/{name}: {source}")]
     Namespace {
-        /// Whose.
+        /// The process.
         pid: u32,
         /// The name of the field that is missing.
         name: &'static str,
@@ -69,7 +69,7 @@ pub enum ObserveError {
     /// The CPU clock of the process cannot be read.
     #[error("cannot read the CPU time of process {pid}: {source}")]
     Clock {
-        /// Whose.
+        /// The process.
         pid: u32,
         /// The system's word.
         source: io::Error,

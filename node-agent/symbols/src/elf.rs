@@ -91,7 +91,7 @@ pub enum SearchError {
     /// There is more of something than is ever taken.
     #[error("it has more than {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// What there is too much of, in the plural.
         what: &'static str,
         /// How many would be taken.
         limit: u64,

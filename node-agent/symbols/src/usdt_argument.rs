@@ -48,7 +48,7 @@ pub enum Operand {
 /// What an address begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// Nothing.
+    /// Nothing: the address is what is added.
     Zero,
     /// What a register has.
     Register(Register),

@@ -22,7 +22,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Starts one.
+    /// Starts an actor that runs this very program.
     pub fn start() -> Self {
         Self::run(Command::new(std::env::current_exe().unwrap()))
     }

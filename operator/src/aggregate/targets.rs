@@ -154,50 +154,38 @@ fn of_pod<'a>(
         let (state, reason) = (InstanceState::Failed, Reason::ReportRefused);
         return vec![Target::unreported(pod, state, reason, message)];
     }
-    let agent = || silence(spec, pod, row, world, now);
-    match (reports.is_empty(), fresh) {
-        (true, true) if omits(row) => {
-            let message = format!(
-                "the reports of all targets of node {} are more than one object holds, and {} is not among them: have fewer \
-                 CkbProbes select pods of this node",
-                node(pod),
-                name(pod)
-            );
-            let (state, reason) = (InstanceState::Failed, Reason::ReportTruncated);
-            vec![Target::unreported(pod, state, reason, message)]
-        }
-        (true, true) => {
-            let message = format!(
-                "the agent of node {} has yet to take up {}",
-                node(pod),
-                name(pod)
-            );
-            vec![Target::unreported(
-                pod,
-                InstanceState::Waiting,
-                Reason::AgentStarting,
-                message,
-            )]
-        }
-        (true, false) => {
-            let (state, reason, message) = agent();
-            vec![Target::unreported(pod, state, reason, message)]
-        }
-        (false, true) => reports
-            .into_iter()
-            .map(|report| Target::reported(&spec.spec, pod, report, row))
-            .collect(),
-        (false, false) => {
-            let (state, reason, message) = agent();
-            reports
-                .into_iter()
-                .map(|report| {
-                    let target = Target::reported(&spec.spec, pod, report, row);
-                    target.overruled(state, reason, message.clone())
-                })
-                .collect()
-        }
+    let silence = || silence(spec, pod, row, world, now);
+    if reports.is_empty() {
+        let (state, reason, message) = match fresh {
+            true => missing(pod, row),
+            false => silence(),
+        };
+        return vec![Target::unreported(pod, state, reason, message)];
     }
+    let targets = reports
+        .into_iter()
+        .map(|report| Target::reported(&spec.spec, pod, report, row));
+    if fresh {
+        return targets.collect();
+    }
+    let (state, reason, message) = silence();
+    targets
+        .map(|target| target.overruled(state, reason, message.clone()))
+        .collect()
+}
+
+/// Why a report of the pod's node, which is fresh, has nothing of the pod.
+fn missing(pod: &TargetPod, row: Option<&NodeProbeEntry>) -> (InstanceState, Reason, String) {
+    let (node, name) = (node(pod), name(pod));
+    if omits(row) {
+        let message = format!(
+            "the reports of all targets of node {node} are more than one object holds, and {name} is not among them: have fewer \
+             CkbProbes select pods of this node"
+        );
+        return (InstanceState::Failed, Reason::ReportTruncated, message);
+    }
+    let message = format!("the agent of node {node} has yet to take up {name}");
+    (InstanceState::Waiting, Reason::AgentStarting, message)
 }
 
 /// Whether a report has the newest order and leaves targets out.

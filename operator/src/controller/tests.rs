@@ -187,8 +187,7 @@ fn failures(rig: &Rig) -> String {
 fn without_the_deployment_that_is_to_own_them_there_are_no_orders() {
     let uninstalled = |line: &str| (line == OWNER).then_some(404);
     Rig::run(FakeApi::new(uninstalled), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         seconds(5).await;
         assert!(rig.api.count(OWNER) >= 1);
@@ -263,8 +262,7 @@ fn one_broken_probe_or_node_stalls_no_other() {
 fn a_probe_that_is_gone_is_no_error() {
     let gone = |line: &str| line.contains("/ckbprobes/").then_some(404);
     Rig::run(FakeApi::new(gone), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         rig.tell(testing::has(&probe("p")));
         seconds(60).await;
         assert_eq!(rig.api.count(&status_of("p")), 1);
@@ -299,8 +297,7 @@ fn an_agent_that_ends_again_and_again_is_replaced_ever_less_often() {
 #[test]
 fn an_api_whose_watches_do_not_tell_what_is_written_is_not_flooded() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         for n in 0..600 {
             // News of something else are no reason to write again.
@@ -315,8 +312,7 @@ fn an_api_whose_watches_do_not_tell_what_is_written_is_not_flooded() {
 #[test]
 fn a_watch_that_fails_is_counted() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         let error = WatchError {
             kind: "pods",
             source: watcher::Error::NoResourceVersion,
@@ -349,8 +345,7 @@ fn events(api: &FakeApi) -> Vec<Value> {
 #[test]
 fn what_an_agent_finds_in_its_way_is_told_once_however_often_it_reports() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         for age in [9, 6, 3] {
             rig.tell(unfit(age));
             seconds(3).await;
@@ -393,8 +388,7 @@ fn what_another_replica_has_told_is_told_again_in_the_same_words_and_is_no_error
 fn what_cannot_be_told_is_tried_again() {
     let refused = |line: &str| (line == EVENTS).then_some(403);
     Rig::run(FakeApi::new(refused), async |rig| {
-        rig.lead();
-        rig.synced();
+        rig.begin_unheard();
         rig.tell(unfit(1));
         seconds(600).await;
         let tries = events(&rig.api).len();

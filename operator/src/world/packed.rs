@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl<T: Serialize + DeserializeOwned + Default> Packed<T> {
-    /// Keeps it.
+    /// Packs the value.
     pub fn of(value: &T) -> Self {
         // What was read can be written.
         let text = serde_json::to_vec(value).unwrap_or_default();
@@ -53,7 +53,7 @@ pub struct PackedReport {
 pub type Rows = Vec<Vec<RowReport>>;
 
 impl PackedReport {
-    /// Keeps it.
+    /// Packs a report's probes, their rows apart.
     pub fn of(mut probes: Vec<ProbeReport>) -> Self {
         // An agent of the version before sends it all.
         probes

@@ -67,7 +67,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Starts one.
+    /// Starts a Collector that takes spans without TLS.
     ///
     /// # Panics
     /// When it does not start: `scripts/setup.sh unit` builds it.
@@ -75,7 +75,7 @@ impl Collector {
         Self::start_with(None)
     }
 
-    /// The same with TLS.
+    /// Starts a Collector that takes spans with TLS, if there are certificates.
     ///
     /// # Panics
     /// When it does not start.

@@ -43,7 +43,7 @@ impl Machine {
         })
     }
 
-    /// This one.
+    /// The machine that this runs on, without CKB and bpftrace.
     pub async fn this() -> Result<Self> {
         let cpu = line_of("/proc/cpuinfo", "model name")?;
         let memory = line_of("/proc/meminfo", "MemTotal")?;

@@ -5,9 +5,9 @@
 pub struct Summary {
     /// The median: of an even number, the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The least value.
     pub least: f64,
-    /// The greatest.
+    /// The greatest value.
     pub most: f64,
     /// How many there are.
     pub values: usize,

@@ -17,7 +17,7 @@ const DURATION: &str = "apiserver_request_duration_seconds";
 /// its answer was sent, waiting for its turn included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Statuses {
-    /// How many.
+    /// How many writes.
     pub count: f64,
     /// Seconds of all of them.
     pub seconds: f64,

@@ -78,6 +78,13 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         apart += rows::count(&row.figures)?.abs_diff(sum);
     }
     scene.equal_of("the same in the status", apart, &format!("of {calls}"), 0);
+    are_of_the_schema(scene, &families);
+    are_those_of_the_load(scene, &families);
+    Ok(())
+}
+
+/// Column families are called as those of CKB.
+fn are_of_the_schema(scene: &mut Scene<'_>, families: &Families) {
     let names: BTreeSet<_> = families.values().flatten().map(|(name, _)| *name).collect();
     crate::note!("{}", names.iter().copied().collect::<Vec<_>>().join(", "));
     let strange = names
@@ -89,6 +96,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         &format!("of {}", names.len()),
         0,
     );
+}
+
+/// Each operation is on the column families that the workload has it on.
+fn are_those_of_the_load(scene: &mut Scene<'_>, families: &Families) {
     let named = |operation: &str| -> BTreeSet<&str> {
         let families = families.get(operation).into_iter().flatten();
         families.map(|(name, _)| *name).collect()
@@ -128,11 +139,12 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             );
         }
     }
-    Ok(())
 }
 
 /// The calls on each column family, by operation.
-fn families(status: &CkbProbeStatus) -> Result<BTreeMap<&str, Vec<(&str, u64)>>> {
+type Families<'a> = BTreeMap<&'a str, Vec<(&'a str, u64)>>;
+
+fn families(status: &CkbProbeStatus) -> Result<Families<'_>> {
     rows::shown(status)
         .map(|row| {
             let families = row.parts.iter();

@@ -96,9 +96,13 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         );
     }
     drop(stopped);
-    let wrong = lines
-        .iter()
-        .filter(|line| !is_told_well(scene, &target.pod, line));
+    nothing_is_wrong_with(scene, &lines, &target.pod);
+    are_the_slowest(scene, &status, &lines)
+}
+
+/// Lines of slow calls have all that is to be told of a call.
+fn nothing_is_wrong_with(scene: &mut Scene<'_>, lines: &[SlowLine], pod: &str) {
+    let wrong = lines.iter().filter(|line| !is_told_well(scene, pod, line));
     let wrong: Vec<_> = wrong.collect();
     if let Some(first) = wrong.first() {
         crate::note!("{first:?}");
@@ -111,15 +115,22 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     );
     let threads: BTreeSet<_> = lines.iter().map(|line| line.thread_name.as_str()).collect();
     crate::note!("threads: {threads:?}");
+}
 
-    let listed: Vec<_> = listed(&status).collect();
+/// A status lists slow calls, the slowest first, each as its line does.
+fn are_the_slowest(
+    scene: &mut Scene<'_>,
+    status: &CkbProbeStatus,
+    lines: &[SlowLine],
+) -> Result<()> {
+    let listed: Vec<_> = listed(status).collect();
     scene.figure(
         "slow operations in the status",
         listed.len(),
         "",
         Bound::AtMost(SLOWEST as f64),
     );
-    let durations = durations(&status)?;
+    let durations = durations(status)?;
     let sorted = durations.is_sorted_by(|a, b| a >= b);
     scene.equal("of them in order, the slowest first", sorted, 1);
     let own: Vec<_> = lines.iter().filter(|line| line.ckbprobe == PROBE).collect();

@@ -39,9 +39,9 @@ struct Told {
 
 /// One agent has taken the place of another.
 pub struct HandedOver {
-    /// What the first counted of the calls, as far as anybody saw.
+    /// What the agent before it counted of the calls, as far as anybody saw.
     counted: f64,
-    /// The second.
+    /// The agent that took over.
     agent: Component,
     /// From the last that was seen of the first until the second was attached.
     pub without: Duration,

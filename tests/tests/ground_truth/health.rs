@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ckb_probe_agent::{
     host::{Session, find_process},
-    kernel::CalibratedTier,
     state::series::RowState,
 };
 use ckb_probe_crds::{
@@ -23,18 +22,20 @@ fn health() -> RocksDbProbe {
     }
 }
 
-fn database() -> Fixture {
-    Fixture::named("health", &[])
-}
-
-fn attach(database: &Fixture, means: CalibratedTier, kind: RocksDbProbe) -> Session {
-    let process = find_process(Some(database.pid()), "").unwrap();
+/// Plays a test by each tier, with a database of which this is measured.
+fn measured(kind: &RocksDbProbe, test: impl Fn(&mut Fixture, &mut Session)) {
     let overhead = Overhead {
         on_breach: Breach::Report,
         ..Overhead::default()
     };
     let hour = Duration::from_secs(3600);
-    Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
+    by_every_tier(|means| {
+        let mut database = Fixture::named("health", &[]);
+        let process = find_process(Some(database.pid()), "").unwrap();
+        let kind = kind.clone().into();
+        let session = Session::attach(Ok(means), process, kind, overhead.clone(), hour);
+        test(&mut database, &mut session.unwrap());
+    });
 }
 
 /// The books of each row, by its name.
@@ -79,9 +80,7 @@ fn moments(answer: &str) -> [u64; 2] {
 
 #[test]
 fn what_fails_is_counted_by_what_is_said_of_it_and_told() {
-    by_every_tier(|means| {
-        let mut database = database();
-        let mut session = attach(&database, means, health());
+    measured(&health(), |database, session| {
         database.tell("compaction 100 0 0 0");
         database.tell("compaction 7 14 0 0");
         database.tell("compaction 3 5 4 1 : While appending to file: /data/\x1b[2J7.sst: No space left on device");
@@ -95,16 +94,13 @@ fn what_fails_is_counted_by_what_is_said_of_it_and_told() {
         database.tell("flush 2 200 1 1 : nonsense");
         let events = session.events();
         session.read().unwrap();
+        assert_eq!(rows_of(session), ["FailedCompaction", "FailedFlush", "Get"]);
         assert_eq!(
-            rows_of(&session),
-            ["FailedCompaction", "FailedFlush", "Get"]
-        );
-        assert_eq!(
-            parts(row(&session, "FailedCompaction"), "problems"),
+            parts(row(session, "FailedCompaction"), "problems"),
             [("CompactionTooLarge", 7), ("IOError/NoSpace soft", 3)]
         );
         assert_eq!(
-            parts(row(&session, "FailedFlush"), "problems"),
+            parts(row(session, "FailedFlush"), "problems"),
             [("Corruption unrecoverable", 1), ("of an unknown layout", 2)]
         );
         let of_row = |name: &str| {
@@ -127,24 +123,22 @@ fn what_fails_is_counted_by_what_is_said_of_it_and_told() {
                 "of an unknown layout"
             ]
         );
-        assert_eq!(lost(&session), 0);
+        assert_eq!(lost(session), 0);
     });
 }
 
 #[test]
 fn an_error_that_is_taken_down_lasts_until_it_is_over() {
-    by_every_tier(|means| {
-        let mut database = database();
-        let mut session = attach(&database, means, health());
+    measured(&health(), |database, session| {
         database.tell("error 1 5 4 1 : No space left on device");
         session.read().unwrap();
-        assert_eq!(level(&session, "BackgroundError", "lasting"), 1);
+        assert_eq!(level(session, "BackgroundError", "lasting"), 1);
         database.tell("recover 5");
         session.read().unwrap();
-        assert_eq!(level(&session, "BackgroundError", "lasting"), 1);
+        assert_eq!(level(session, "BackgroundError", "lasting"), 1);
         database.tell("recover");
         session.read().unwrap();
-        assert_eq!(level(&session, "BackgroundError", "lasting"), 0);
+        assert_eq!(level(session, "BackgroundError", "lasting"), 0);
         database.tell("error 0 5 4 2 : No space left on device");
         database.tell("error 9 2 0 4");
         let events = session.events();
@@ -156,13 +150,13 @@ fn an_error_that_is_taken_down_lasts_until_it_is_over() {
                 .filter(|(_, part)| part.total.levels["lasting"] == 1);
             lasting.map(|(name, _)| name.clone()).collect::<Vec<_>>()
         };
-        assert_eq!(lasting(&session), ["reason 9 Corruption unrecoverable"]);
+        assert_eq!(lasting(session), ["reason 9 Corruption unrecoverable"]);
         // One that is less grave does not take its place.
         database.tell("error 1 5 4 1 : No space left on device");
         session.read().unwrap();
-        assert_eq!(lasting(&session), ["reason 9 Corruption unrecoverable"]);
+        assert_eq!(lasting(session), ["reason 9 Corruption unrecoverable"]);
         assert_eq!(
-            parts(row(&session, "BackgroundError"), "problems"),
+            parts(row(session, "BackgroundError"), "problems"),
             [
                 ("Compaction IOError/NoSpace soft", 2),
                 ("Flush IOError/NoSpace hard", 1),
@@ -177,11 +171,9 @@ fn an_error_that_is_taken_down_lasts_until_it_is_over() {
 
 #[test]
 fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
-    by_every_tier(|means| {
-        // Number of no cause, and of memtables, files and bytes.
-        for (none, [memtables, files, bytes]) in [(0, [1, 2, 3]), (6, [0, 1, 2])] {
-            let mut database = database();
-            let mut session = attach(&database, means, health());
+    // Number of no cause, and of memtables, files and bytes.
+    for (none, [memtables, files, bytes]) in [(0, [1, 2, 3]), (6, [0, 1, 2])] {
+        measured(&health(), |database, session| {
             database.tell(&format!("numbering {none}"));
             database.tell("judge 4 0 0 0 1 0");
             let began = moments(&database.tell(&format!("judge 10 1 {files} 1 20 1000")));
@@ -193,14 +185,14 @@ fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
             database.tell(&format!("judge 3 1 {bytes} 0 0 9000"));
             database.tell("wait 10");
             session.read().unwrap();
-            let stalled = |name: &str| parts(row(&session, name), "stalled")[0].1;
+            let stalled = |name: &str| parts(row(session, name), "stalled")[0].1;
             let within = |time: u64, from: [u64; 2], to: [u64; 2]| {
                 let possible = to[0] - from[1]..=to[1] - from[0];
                 assert!(possible.contains(&time), "{time} in {possible:?}");
             };
             within(stalled("DelayedByLevel0Files"), began, stopped);
             within(stalled("StoppedByLevel0Files"), stopped, ended);
-            let stalls = |name: &str| parts(row(&session, name), "stalls");
+            let stalls = |name: &str| parts(row(session, name), "stalls");
             assert_eq!(stalls("DelayedByLevel0Files"), [("CELL", 1)]);
             assert_eq!(stalls("StoppedByLevel0Files"), [("CELL", 1)]);
             assert_eq!(stalls("StoppedByMemtables"), [("BLOCK_BODY", 1)]);
@@ -211,10 +203,10 @@ fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
             let before = stalled("StoppedByMemtables");
             let later = moments(&database.tell("nap 20"));
             session.read().unwrap();
-            let now = parts(row(&session, "StoppedByMemtables"), "stalled")[0].1;
+            let now = parts(row(session, "StoppedByMemtables"), "stalled")[0].1;
             assert!(now >= before + 20_000_000, "{before} {now}");
             assert!(now >= later[1] - held[1], "{now}");
-            let backlog = row(&session, "Backlog");
+            let backlog = row(session, "Backlog");
             let of = |family: &str| {
                 let levels = &backlog.parts[family].total.levels;
                 ["memtables", "level0Files", "pendingBytes"].map(|level| levels[level])
@@ -223,22 +215,20 @@ fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
             assert_eq!(of("CELL"), [0, 3, 500]);
             assert_eq!(of("BLOCK_BODY"), [2, 0, 0]);
             assert_eq!(of("BLOCK_UNCLE"), [0, 0, 9000]);
-            assert_eq!(lost(&session), 0);
-        }
-    });
+            assert_eq!(lost(session), 0);
+        });
+    }
 }
 
 #[test]
 fn a_cause_whose_number_nobody_knows_is_not_guessed() {
-    by_every_tier(|means| {
-        let mut database = database();
-        let mut session = attach(&database, means, health());
+    measured(&health(), |database, session| {
         database.tell("numbering 9");
         database.tell("judge 4 0 0 0 1 0");
         database.tell("judge 10 2 1 1 36 2000");
         session.read().unwrap();
         assert_eq!(
-            parts(row(&session, "StoppedByUnknown"), "stalls"),
+            parts(row(session, "StoppedByUnknown"), "stalls"),
             [("CELL", 1)]
         );
     });
@@ -246,15 +236,13 @@ fn a_cause_whose_number_nobody_knows_is_not_guessed() {
 
 #[test]
 fn a_compaction_without_room_says_how_much_it_lacks() {
-    by_every_tier(|means| {
-        let mut database = database();
-        let mut session = attach(&database, means, health());
+    measured(&health(), |database, session| {
         database.tell("room 2 1000 206000000000");
         database.tell("room 2 0 0");
         let events = session.events();
         session.read().unwrap();
         assert_eq!(
-            parts(row(&session, "NoRoomForCompaction"), "problems"),
+            parts(row(session, "NoRoomForCompaction"), "problems"),
             [("BLOCK_BODY", 2)]
         );
         let [with, without] = &events[..] else {
@@ -274,12 +262,10 @@ fn who_does_not_want_it_is_told_nothing() {
         health: false,
         ..health()
     };
-    by_every_tier(|means| {
-        let mut database = database();
-        let mut session = attach(&database, means, without.clone());
+    measured(&without, |database, session| {
         database.tell("compaction 7 14 0 0");
         assert_eq!(session.events(), [] as [serde_json::Value; 0]);
         session.read().unwrap();
-        assert_eq!(rows_of(&session), ["Get"]);
+        assert_eq!(rows_of(session), ["Get"]);
     });
 }

@@ -69,7 +69,7 @@ impl Severity {
 #[derive(Serialize)]
 pub struct Group {
     name: &'static str,
-    /// For people.
+    /// What the group is called on the page of the alerts.
     #[serde(skip)]
     pub title: &'static str,
     pub rules: Vec<Alert>,

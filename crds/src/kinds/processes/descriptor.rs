@@ -4,7 +4,7 @@ use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Phrase, Unit
 
 /// Successful execs.
 pub const EXECS: Measure = Measure::new("execs", Unit::Count, Merge::Sum);
-/// Ends.
+/// Processes that ended, however they did.
 pub const ENDS: Measure = Measure::new("ends", Unit::Count, Merge::Sum);
 /// Ends by a code other than 0.
 pub const FAILURES: Measure = Measure::new("failures", Unit::Count, Merge::Sum);

@@ -69,6 +69,13 @@ impl Authority {
     }
 }
 
+/// A Collector that is known, and takes spans of its clients alone: who signs its certificate, and who theirs.
+fn for_clients() -> (Authority, Authority, Collector) {
+    let (authority, clients) = (Authority::new("ours"), Authority::new("clients"));
+    let collector = authority.collector(Some(clients.certificate()));
+    (authority, clients, collector)
+}
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -105,8 +112,7 @@ fn a_receiver_with_tls_is_one_whose_certificate_is_known() {
 
 #[test]
 fn a_receiver_that_wants_to_know_who_sends_is_told_by_a_certificate() {
-    let (authority, clients) = (Authority::new("ours"), Authority::new("clients"));
-    let collector = authority.collector(Some(clients.certificate()));
+    let (authority, clients, collector) = for_clients();
     let known = authority.certificate();
     let known = (CERTIFICATE, text(&known));
     let (certificate, key) = clients.sign("agent");
@@ -122,8 +128,7 @@ fn a_receiver_that_wants_to_know_who_sends_is_told_by_a_certificate() {
 
 #[test]
 fn who_shows_no_certificate_or_a_strangers_is_told_so_and_nothing_is_given_up_for_it() {
-    let (authority, clients) = (Authority::new("ours"), Authority::new("clients"));
-    let collector = authority.collector(Some(clients.certificate()));
+    let (authority, _clients, collector) = for_clients();
     let known = authority.certificate();
     let known = (CERTIFICATE, text(&known));
     let strangers = Authority::new("strangers");
@@ -159,8 +164,7 @@ fn who_shows_no_certificate_or_a_strangers_is_told_so_and_nothing_is_given_up_fo
 
 #[test]
 fn a_certificate_that_is_renewed_is_shown_without_a_restart() {
-    let (authority, clients) = (Authority::new("ours"), Authority::new("clients"));
-    let collector = authority.collector(Some(clients.certificate()));
+    let (authority, clients, collector) = for_clients();
     let known = authority.certificate();
     // The one that is there at first is a stranger's.
     let strangers = Authority::new("strangers");

@@ -168,18 +168,18 @@ mod pictures {
         );
     }
 
+    /// Neither they nor what became of them is drawn, for this reason.
+    fn refused(stacks: &Stacks, message: &str) {
+        assert_eq!(svg(stacks, VIEW, "").unwrap_err().to_string(), message);
+        let difference = Difference::of(stacks, stacks, VIEW).unwrap();
+        let error = diff_svg(&difference, &stacks.types()[1], "").unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+
     #[test]
     fn there_is_no_picture_of_nothing() {
-        let none = Stacks::of(ProfileMode::Cpu);
         let message = "there is nothing to draw: no stack of the profile has any cpu";
-        assert_eq!(svg(&none, VIEW, "").unwrap_err().to_string(), message);
-        let difference = Difference::of(&none, &none, VIEW).unwrap();
-        assert_eq!(
-            diff_svg(&difference, &none.types()[1], "")
-                .unwrap_err()
-                .to_string(),
-            message
-        );
+        refused(&Stacks::of(ProfileMode::Cpu), message);
     }
 
     #[test]
@@ -190,14 +190,7 @@ mod pictures {
             &[&format!("a;main 0 {limit}"), &format!("b;main 0 {limit}")],
         );
         let message = "it cannot be drawn: its weights add up to 9223372036854775807, which is beyond all measure";
-        assert_eq!(svg(&many, VIEW, "").unwrap_err().to_string(), message);
-        let difference = Difference::of(&many, &many, VIEW).unwrap();
-        assert_eq!(
-            diff_svg(&difference, &many.types()[1], "")
-                .unwrap_err()
-                .to_string(),
-            message
-        );
+        refused(&many, message);
     }
 
     #[test]

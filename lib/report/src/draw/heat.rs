@@ -1,6 +1,6 @@
 //! Heat maps: how many calls took how long, in each column of time.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, ops::Range};
 
 use ckb_probe_figures::histogram::{SUBBUCKETS, bounds};
 
@@ -20,33 +20,9 @@ const UNITS: u64 = 960;
 
 /// A heat map, with what its steps are; empty where there is nothing to draw.
 pub fn heat(of: &Heat) -> String {
-    let buckets = || {
-        of.counts
-            .iter()
-            .flatten()
-            .flatten()
-            .map(|(bucket, _)| *bucket)
-    };
-    let (Some(least), Some(greatest)) = (buckets().min(), buckets().max()) else {
+    let Some((each, folded)) = fold(of) else {
         return String::new();
     };
-    let each = if greatest - least > SPANS {
-        COARSE
-    } else {
-        FINE
-    };
-    let folded: Vec<Option<BTreeMap<u32, u64>>> = of
-        .counts
-        .iter()
-        .map(|counts| {
-            let counts = counts.as_ref()?;
-            let mut rows = BTreeMap::new();
-            for (bucket, count) in counts {
-                *rows.entry(bucket / each).or_insert(0) += count;
-            }
-            Some(rows)
-        })
-        .collect();
     let keys = || folded.iter().flatten().flat_map(BTreeMap::keys);
     let counts = || folded.iter().flatten().flat_map(BTreeMap::values);
     let (Some(low), Some(high), Some(most)) = (keys().min(), keys().max(), counts().max()) else {
@@ -81,56 +57,7 @@ pub fn heat(of: &Heat) -> String {
         &mut |at, out| {
             let (left, top) = at(*from as f64, f64::from(high));
             let (right, bottom) = at(*to as f64, f64::from(low));
-            let unit = |time: u64| (time - from) * UNITS / (to - from).max(1);
-            let mut unknown = String::new();
-            let mut steps = vec![String::new(); STEPS];
-            // Cells of one step that follow each other in a row are one.
-            let mut open: BTreeMap<u32, (usize, u64, u64)> = BTreeMap::new();
-            let mut close = |row: u32, (step, from, to): (usize, u64, u64)| {
-                let _ = write!(
-                    steps[step],
-                    "M{from} {}h{}",
-                    high - 1 - row,
-                    (to - from).max(1)
-                );
-            };
-            for (rows, (begins, ends)) in folded.iter().zip(&of.columns) {
-                let (begins, ends) = (unit(*begins), unit(*ends));
-                let none = BTreeMap::new();
-                if rows.is_none() {
-                    let _ = write!(
-                        unknown,
-                        "M{begins} 0h{}v{}h-{0}z",
-                        (ends - begins).max(1),
-                        high - low
-                    );
-                }
-                let rows = rows.as_ref().unwrap_or(&none);
-                let is_same = |row: &u32, step: usize, end: u64| {
-                    end == begins
-                        && rows
-                            .get(row)
-                            .is_some_and(|count| step_of(*count, *most) == step)
-                };
-                let over: Vec<u32> = open
-                    .iter()
-                    .filter(|(row, (step, _, end))| !is_same(row, *step, *end))
-                    .map(|(row, _)| *row)
-                    .collect();
-                for row in over {
-                    if let Some(cell) = open.remove(&row) {
-                        close(row, cell);
-                    }
-                }
-                for (row, count) in rows.iter().filter(|(_, count)| **count > 0) {
-                    open.entry(*row)
-                        .or_insert((step_of(*count, *most), begins, ends))
-                        .2 = ends;
-                }
-            }
-            for (row, cell) in open {
-                close(row, cell);
-            }
+            let paths = Paths::of(&folded, &of.columns, low..high, *most);
             let (wide, tall) = (
                 (right - left) / UNITS as f64,
                 (bottom - top) / f64::from(high - low),
@@ -139,22 +66,8 @@ pub fn heat(of: &Heat) -> String {
                 out,
                 "<g transform=\"translate({left:.1} {top:.1}) scale({wide:.5} {tall:.5})\">"
             );
-            let _ = write!(
-                out,
-                "<path class=\"unknown\" d=\"{unknown}\"><title>not known</title></path><g class=\"cells\" transform=\"translate(0 .5)\">"
-            );
-            for (place, path) in steps
-                .iter()
-                .enumerate()
-                .filter(|(_, path)| !path.is_empty())
-            {
-                let (least, most) = range(place, *most);
-                let _ = write!(
-                    out,
-                    "<path class=\"h{place}\" d=\"{path}\"><title>{least} to {most} in a cell</title></path>"
-                );
-            }
-            out.push_str("</g></g>");
+            paths.write(*most, out);
+            out.push_str("</g>");
         },
     );
     let keys = (0..STEPS).map(|place| {
@@ -164,6 +77,124 @@ pub fn heat(of: &Heat) -> String {
         "{svg}<p class=\"names\">1 {} {most} in a cell; grey: not known</p>",
         keys.collect::<String>()
     )
+}
+
+/// The counts of a column by row; None where nothing is known.
+type Column = Option<BTreeMap<u32, u64>>;
+
+/// How many buckets are a row, and the counts of each column by row; None where there are none.
+fn fold(of: &Heat) -> Option<(u32, Vec<Column>)> {
+    let buckets = || {
+        of.counts
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|(bucket, _)| *bucket)
+    };
+    let (least, greatest) = (buckets().min()?, buckets().max()?);
+    let each = if greatest - least > SPANS {
+        COARSE
+    } else {
+        FINE
+    };
+    let columns = of.counts.iter().map(|counts| {
+        let counts = counts.as_ref()?;
+        let mut rows = BTreeMap::new();
+        for (bucket, count) in counts {
+            *rows.entry(bucket / each).or_insert(0) += count;
+        }
+        Some(rows)
+    });
+    Some((each, columns.collect()))
+}
+
+/// Cells as paths of SVG, whose units are rows and parts of the time.
+struct Paths {
+    /// Where nothing is known.
+    unknown: String,
+    /// The cells of each step.
+    steps: Vec<String>,
+}
+
+impl Paths {
+    /// Of these columns, each from one time to another, and of these rows: the last of them is at the top.
+    fn of(folded: &[Column], columns: &[(u64, u64)], shown: Range<u32>, most: u64) -> Self {
+        let mut paths = Self {
+            unknown: String::new(),
+            steps: vec![String::new(); STEPS],
+        };
+        let (from, to) = match columns {
+            [(from, _), .., (_, to)] | [(from, to)] => (*from, *to),
+            [] => return paths,
+        };
+        let unit = |time: u64| (time - from) * UNITS / (to - from).max(1);
+        let mut close = |row: u32, (step, from, to): (usize, u64, u64)| {
+            let _ = write!(
+                paths.steps[step],
+                "M{from} {}h{}",
+                shown.end - 1 - row,
+                (to - from).max(1)
+            );
+        };
+        // Cells of one step that follow each other in a row are one.
+        let mut open: BTreeMap<u32, (usize, u64, u64)> = BTreeMap::new();
+        let none = BTreeMap::new();
+        for (rows, (begins, ends)) in folded.iter().zip(columns) {
+            let (begins, ends) = (unit(*begins), unit(*ends));
+            if rows.is_none() {
+                let _ = write!(
+                    paths.unknown,
+                    "M{begins} 0h{}v{}h-{0}z",
+                    (ends - begins).max(1),
+                    shown.end - shown.start
+                );
+            }
+            let rows = rows.as_ref().unwrap_or(&none);
+            let is_same = |row: &u32, step: usize, end: u64| {
+                end == begins
+                    && rows
+                        .get(row)
+                        .is_some_and(|count| step_of(*count, most) == step)
+            };
+            let over: Vec<u32> = open
+                .iter()
+                .filter(|(row, (step, _, end))| !is_same(row, *step, *end))
+                .map(|(row, _)| *row)
+                .collect();
+            for row in over {
+                if let Some(cell) = open.remove(&row) {
+                    close(row, cell);
+                }
+            }
+            for (row, count) in rows.iter().filter(|(_, count)| **count > 0) {
+                open.entry(*row)
+                    .or_insert((step_of(*count, most), begins, ends))
+                    .2 = ends;
+            }
+        }
+        for (row, cell) in open {
+            close(row, cell);
+        }
+        paths
+    }
+
+    /// With what each step stands for, where the most that a cell has is this.
+    fn write(&self, most: u64, out: &mut String) {
+        let _ = write!(
+            out,
+            "<path class=\"unknown\" d=\"{}\"><title>not known</title></path><g class=\"cells\" transform=\"translate(0 .5)\">",
+            self.unknown
+        );
+        let steps = self.steps.iter().enumerate();
+        for (place, path) in steps.filter(|(_, path)| !path.is_empty()) {
+            let (least, most) = range(place, most);
+            let _ = write!(
+                out,
+                "<path class=\"h{place}\" d=\"{path}\"><title>{least} to {most} in a cell</title></path>"
+            );
+        }
+        out.push_str("</g>");
+    }
 }
 
 /// The step of a count: by logarithms, the most has the last.

@@ -72,9 +72,9 @@ fn quoted(text: &str) -> String {
 /// The times that are asked for: in seconds since 1970, the last one first to be chosen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Grid {
-    /// The first.
+    /// The first time.
     pub from: u64,
-    /// The last.
+    /// The last time.
     pub to: u64,
     /// How far apart they are.
     pub step: u64,

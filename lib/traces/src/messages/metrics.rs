@@ -92,10 +92,10 @@ pub struct NumberPoint {
     /// When it was so.
     #[prost(fixed64, tag = "3")]
     pub time_unix_nano: u64,
-    /// So much.
+    /// The value then.
     #[prost(double, optional, tag = "4")]
     pub value: Option<f64>,
-    /// Which series.
+    /// The labels of the series.
     #[prost(message, repeated, tag = "7")]
     pub attributes: Vec<KeyValue>,
 }
@@ -103,7 +103,7 @@ pub struct NumberPoint {
 /// A distribution.
 #[derive(Clone, PartialEq, Message)]
 pub struct HistogramPoint {
-    /// Which series.
+    /// The labels of the series.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
     /// Since when it counts.

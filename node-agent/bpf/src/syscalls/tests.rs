@@ -51,6 +51,20 @@ fn now(process: u32) -> Identity {
     Identity::of_now(process).unwrap()
 }
 
+/// A child that does this whenever it is told to, and whose calls are counted from now on.
+fn traced(
+    sizes: &SyscallSizes,
+    what: fn() -> u64,
+    options: &SyscallOptions,
+) -> (SyscallTracer, Child, TargetId) {
+    let mut tracer = SyscallTracer::load(sizes).unwrap();
+    let child = Child::new(what);
+    let target = tracer.add_target(now(child.id()), options).unwrap();
+    tracer.attach().unwrap();
+    tracer.set_gate(target, true).unwrap();
+    (tracer, child, target)
+}
+
 /// Has the child do its thing: so many calls are taken up, its answer and its wait besides.
 fn run_traced(child: &mut Child, tracer: &SyscallTracer, target: TargetId, calls: u64) {
     let before = tracer.hits(target).unwrap().taken;
@@ -143,13 +157,7 @@ fn every_call_of_a_target_is_counted_and_none_of_another() {
 
 #[test]
 fn what_is_not_wanted_is_left_alone() {
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(known_calls);
-    let target = tracer
-        .add_target(now(child.id()), &only(&[OPENAT]))
-        .unwrap();
-    tracer.set_gate(target, true).unwrap();
-    tracer.attach().unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, known_calls, &only(&[OPENAT]));
     child.run();
     assert_eq!(tracer.hits(target).unwrap().left, 1202);
     assert_eq!(tracer.hits(target).unwrap().taken, 50);
@@ -226,13 +234,7 @@ fn errors_whose_numbers_find_no_room_are_counted_as_lost() {
         0
     }
     let sizes = SyscallSizes { errors: 1, ..SIZES };
-    let mut tracer = SyscallTracer::load(&sizes).unwrap();
-    let mut child = Child::new(two_errors);
-    let target = tracer
-        .add_target(now(child.id()), &SyscallOptions::default())
-        .unwrap();
-    tracer.set_gate(target, true).unwrap();
-    tracer.attach().unwrap();
+    let (mut tracer, mut child, target) = traced(&sizes, two_errors, &SyscallOptions::default());
     run_traced(&mut child, &tracer, target, 2);
     let reading = &tracer.read(&[target]).unwrap()[0];
     let kill = call(reading, libc::SYS_kill as u32);
@@ -244,15 +246,11 @@ fn errors_whose_numbers_find_no_room_are_counted_as_lost() {
 
 #[test]
 fn slow_calls_say_what_they_were_called_with() {
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(known_calls);
     let options = SyscallOptions {
         slow_threshold_ns: 0,
         ..only(&[OPENAT])
     };
-    let target = tracer.add_target(now(child.id()), &options).unwrap();
-    tracer.set_gate(target, true).unwrap();
-    tracer.attach().unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, known_calls, &options);
     child.run();
     assert_eq!(tracer.hits(target).unwrap().left, 1202);
     let calls = tracer.slow_calls();
@@ -284,15 +282,11 @@ fn events_that_the_ring_cannot_take_are_counted_as_lost() {
         ring_bytes: 4096,
         ..SIZES
     };
-    let mut tracer = SyscallTracer::load(&sizes).unwrap();
-    let mut child = Child::new(known_calls);
     let options = SyscallOptions {
         slow_threshold_ns: 0,
         ..only(&[GETPPID])
     };
-    let target = tracer.add_target(now(child.id()), &options).unwrap();
-    tracer.set_gate(target, true).unwrap();
-    tracer.attach().unwrap();
+    let (mut tracer, mut child, target) = traced(&sizes, known_calls, &options);
     child.run();
     assert_eq!(tracer.hits(target).unwrap().left, 252);
     let seen = tracer.slow_calls().len() as u64;
@@ -347,13 +341,7 @@ fn exec_is_counted_and_what_never_returns_is_not() {
         // SAFETY: both lists end in null.
         unsafe { libc::execv(path, [path, std::ptr::null()].as_ptr()) as u64 }
     }
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(become_true);
-    let target = tracer
-        .add_target(now(child.id()), &SyscallOptions::default())
-        .unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, become_true, &SyscallOptions::default());
     io::Write::write_all(&mut child.orders, &[DO]).unwrap();
     child.end();
     let reading = &tracer.read(&[target]).unwrap()[0];
@@ -391,12 +379,8 @@ fn what_a_signals_return_leaves_in_the_register_is_no_error() {
         }
         0
     }
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(signals);
     let numbers = [SIGNAL_RETURN, libc::SYS_rt_sigsuspend as u32];
-    let target = tracer.add_target(now(child.id()), &only(&numbers)).unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, signals, &only(&numbers));
     child.run();
     assert_eq!(tracer.hits(target).unwrap().taken, 12);
     let reading = &tracer.read(&[target]).unwrap()[0];
@@ -421,13 +405,7 @@ fn calls_of_32_bit_programs_are_others() {
         }
         0
     }
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(ten);
-    let target = tracer
-        .add_target(now(child.id()), &SyscallOptions::default())
-        .unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, ten, &SyscallOptions::default());
     run_traced(&mut child, &tracer, target, 10);
     let reading = &tracer.read(&[target]).unwrap()[0];
     assert_eq!(counts(reading), [(None, 10), (Some(WRITE), 1)]);

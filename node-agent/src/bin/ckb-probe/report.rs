@@ -48,7 +48,7 @@ pub struct ReportArguments {
     which: WhichArguments,
 }
 
-/// Writes it.
+/// Writes the report of a record, or of what a Prometheus kept.
 pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
     let ReportArguments {
         record,

@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
 };
 
 use ckb_probe_crds::{Assignment, Reason};
@@ -15,7 +14,7 @@ use super::{
         measurement::Total,
         view::{Stage, View},
     },
-    Engine, SEARCH, STEADY,
+    Engine,
 };
 use crate::{
     kinds,
@@ -63,21 +62,6 @@ impl Engine {
             holds.then(|| (key.clone(), Located { process, others }))
         });
         held.collect()
-    }
-
-    pub(super) fn schedule_scan(&mut self, changed: bool) {
-        let waits = |view: &View| view.stage == Stage::Waiting;
-        let searching = !self.unmatched.is_empty() || self.views.values().any(waits);
-        self.search_interval = match (searching, changed) {
-            (true, false) => (self.search_interval * 3 / 2).min(SEARCH.1),
-            _ => SEARCH.0,
-        };
-        let interval = if searching {
-            self.search_interval
-        } else {
-            STEADY
-        };
-        self.next_scan = Instant::now() + interval;
     }
 
     /// Carries out a step. The processes of which something else is asked afterwards are `disturbed`.

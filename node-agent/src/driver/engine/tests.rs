@@ -2,7 +2,7 @@
 
 mod interleavings;
 
-use ckb_probe_crds::{PodReference, ProfileMode, kinds::rocksdb::Operation};
+use ckb_probe_crds::{PodReference, ProfileMode, Reason, kinds::rocksdb::Operation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -156,30 +156,31 @@ fn line(probe: &str, asks: &str, reattaches: u64) -> (String, String, u64) {
 }
 
 #[test]
-fn whoever_asks_what_another_asked_before_goes_on_with_the_books() {
-    let mut engine = engine();
-    assert!(engine.assign(vec![order("next", "same")]));
-    assert_eq!(told(&mut engine), [line("next", "same", 3)]);
-}
-
-#[test]
-fn who_asks_for_something_else_from_now_on_leaves_the_books_to_the_next() {
-    let mut engine = engine();
-    engine.assign(vec![order("next", "same"), order("oldest", "other")]);
-    assert_eq!(
-        told(&mut engine),
-        [line("next", "same", 3), line("oldest", "other", 3)]
-    );
-}
-
-#[test]
-fn what_nobody_asked_before_begins_anew() {
-    let mut engine = engine();
-    engine.assign(vec![order("next", "other"), order("unnamed", "")]);
-    assert_eq!(
-        told(&mut engine),
-        [line("next", "other", 0), line("unnamed", "", 0)]
-    );
+fn the_books_are_for_whoever_asks_the_same_next() {
+    // Who asks what, and who has how many reattaches in its books.
+    let cases: [(&[_], &[_]); 3] = [
+        // It asks what another asked before.
+        (&[("next", "same")], &[("next", "same", 3)]),
+        // The one before it asks for something else from now on.
+        (
+            &[("next", "same"), ("oldest", "other")],
+            &[("next", "same", 3), ("oldest", "other", 3)],
+        ),
+        // Nobody asked that before.
+        (
+            &[("next", "other"), ("unnamed", "")],
+            &[("next", "other", 0), ("unnamed", "", 0)],
+        ),
+    ];
+    for (orders, expected) in cases {
+        let mut engine = engine();
+        let orders = orders.iter().map(|(probe, asks)| order(probe, asks));
+        assert!(engine.assign(orders.collect()));
+        let expected = expected
+            .iter()
+            .map(|(probe, asks, count)| line(probe, asks, *count));
+        assert_eq!(told(&mut engine), expected.collect::<Vec<_>>());
+    }
 }
 
 #[test]

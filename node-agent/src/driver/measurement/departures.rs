@@ -15,7 +15,7 @@ pub struct PendingDetaches {
 pub struct Detaching {
     /// Of which groups.
     pub groups: GroupIds,
-    /// Since when.
+    /// When they began to go.
     pub since: Duration,
     /// Tells when it is gone.
     pub receipt: DropHandle,
@@ -39,7 +39,7 @@ pub struct Gone {
 /// A slice that costs nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOfSlice {
-    /// Since when.
+    /// When the last of its links was gone.
     pub gone: Duration,
     /// As what time of being attached it cost that its links came and went.
     pub edge: Duration,

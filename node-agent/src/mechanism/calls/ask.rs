@@ -129,7 +129,7 @@ pub enum Measures {
     Timed {
         /// How long they took.
         duration: Name,
-        /// The longest.
+        /// How long the longest took.
         longest: Name,
         /// Payload bytes.
         bytes: Name,
@@ -144,7 +144,7 @@ pub enum Measures {
         hits: Option<Name>,
         /// How long they took.
         duration: Name,
-        /// The longest.
+        /// How long the longest took.
         longest: Name,
         /// How many were slow.
         slow: Name,

@@ -4,10 +4,10 @@ use std::{
     thread,
 };
 
+use ckb_probe_testkit::Folder;
+
 use super::*;
-use crate::observe::symbols::tests::{
-    C, CPP, bytes_read, compile, offset_by_readelf, own_process, scratch,
-};
+use crate::observe::symbols::tests::{C, CPP, bytes_read, compile, offset_by_readelf, own_process};
 
 fn pattern(glob: &str) -> Pattern {
     Pattern {
@@ -21,8 +21,13 @@ fn find(process: ProcessId, pattern: &Pattern) -> Result<Matches, FunctionsError
     find_functions(process, pattern, &FunctionCache::default())
 }
 
-/// A process of a program, which waits for its end.
-struct Running(Child);
+/// A process of a program that was compiled for the test, which waits for its end.
+struct Program {
+    path: PathBuf,
+    process: Child,
+    // It goes last.
+    _folder: Folder,
+}
 
 /// Comes before the source of a program.
 const WAIT: &str = "
@@ -30,28 +35,35 @@ const WAIT: &str = "
 __attribute__((constructor)) static void waits(void) { puts(\"up\"); fflush(stdout); getchar(); }
 ";
 
-impl Running {
-    fn of(path: &Path) -> Self {
-        let mut program = Command::new(path);
+impl Program {
+    fn of(compiler: &str, source: &str, flags: &[&str]) -> Self {
+        let folder = Folder::new();
+        let path = compile(&folder, compiler, &format!("{WAIT}{source}"), flags);
+        let mut program = Command::new(&path);
         let program = program.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = program.spawn().unwrap();
+        let mut process = program.spawn().unwrap();
         // By then its libraries are mapped.
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        Self(child)
+        let said = process.stdout.as_mut().unwrap();
+        said.read_exact(&mut [0]).unwrap();
+        Self {
+            path,
+            process,
+            _folder: folder,
+        }
     }
 
     fn id(&self) -> ProcessId {
         ProcessId {
-            pid: self.0.id(),
+            pid: self.process.id(),
             start_ticks: 0,
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for Program {
     fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 }
 
@@ -76,9 +88,7 @@ fn functions_of_a_rust_program_are_found_by_their_paths() {
 
 #[test]
 fn functions_of_a_cpp_program_are_found_where_readelf_says() {
-    let directory = scratch("functions-cpp");
-    let path = compile(&directory, "g++", &format!("{WAIT}{CPP}"), &[]);
-    let program = Running::of(&path);
+    let program = Program::of("g++", CPP, &[]);
     let found = find(program.id(), &pattern("rocksdb::Job::R*")).unwrap();
     // The lambda is a function in a function.
     let run = "rocksdb::Job::Run";
@@ -88,22 +98,18 @@ fn functions_of_a_cpp_program_are_found_where_readelf_says() {
         "rocksdb::Job::Run()",
         "rocksdb::Job::Run(int, rocksdb::Status*) const",
     ]
-    .map(|name| offset_by_readelf(&path, name));
+    .map(|name| offset_by_readelf(&program.path, name));
     overloads.sort_unstable();
     let mut offsets = [0, 1].map(|index| found.found[index].location.offset);
     offsets.sort_unstable();
     assert_eq!(offsets, overloads);
     let exact = find(program.id(), &pattern("rocksdb::Job::Run")).unwrap();
     assert_eq!(names(&exact), [run, run]);
-    drop(program);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn what_is_not_there_is_told_with_what_comes_near() {
-    let directory = scratch("functions-near");
-    let path = compile(&directory, "gcc", &format!("{WAIT}{C}"), &[]);
-    let program = Running::of(&path);
+    let program = Program::of("gcc", C, &[]);
     let error = |glob| find(program.id(), &pattern(glob)).unwrap_err().to_string();
     assert_eq!(
         error("no_such_*"),
@@ -122,20 +128,11 @@ fn what_is_not_there_is_told_with_what_comes_near() {
         names(&find(program.id(), &pattern("*first*")).unwrap()),
         ["alias_of_first"]
     );
-    drop(program);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_stripped_program_has_what_it_exports() {
-    let directory = scratch("functions-stripped");
-    let path = compile(
-        &directory,
-        "gcc",
-        &format!("{WAIT}{C}"),
-        &["-s", "-rdynamic"],
-    );
-    let program = Running::of(&path);
+    let program = Program::of("gcc", C, &["-s", "-rdynamic"]);
     let found = find(program.id(), &pattern("second_*")).unwrap();
     assert_eq!(names(&found), ["second_function"]);
     assert!(found.stripped);
@@ -144,15 +141,11 @@ fn a_stripped_program_has_what_it_exports() {
         error.to_string(),
         "executable is stripped: its symbol table is gone, and of what it exports nothing matches waits"
     );
-    drop(program);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_static_program_has_no_libraries() {
-    let directory = scratch("functions-static");
-    let path = compile(&directory, "gcc", &format!("{WAIT}{C}"), &["-static"]);
-    let program = Running::of(&path);
+    let program = Program::of("gcc", C, &["-static"]);
     let found = find(program.id(), &pattern("first_function")).unwrap();
     assert!(found.is_static && !found.stripped && !found.go);
     assert!(find(program.id(), &pattern("puts")).is_ok());
@@ -172,15 +165,11 @@ fn a_static_program_has_no_libraries() {
         find(program.id(), &library).unwrap_err().to_string(),
         "executable has no library libc.so.6: it is linked statically, so what it uses is in the executable itself"
     );
-    drop(program);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn functions_of_a_mapped_library_are_found_in_it_alone() {
-    let directory = scratch("functions-library");
-    let path = compile(&directory, "gcc", &format!("{WAIT}{C}"), &[]);
-    let program = Running::of(&path);
+    let program = Program::of("gcc", C, &[]);
     let of = |library: &str, glob| {
         let library = Some(library.to_string());
         let pattern = Pattern {
@@ -201,8 +190,6 @@ fn functions_of_a_mapped_library_are_found_in_it_alone() {
         error,
         "executable has no library libroc: it has ld-linux-x86-64.so.2, libc.so.6"
     );
-    drop(program);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

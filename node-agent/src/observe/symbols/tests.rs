@@ -2,6 +2,7 @@ use std::{process::Command, sync::mpsc::RecvTimeoutError, thread, time::Duration
 
 use super::*;
 use ckb_probe_symbols::SymbolName::{Demangled, Exact};
+use ckb_probe_testkit::Folder;
 
 fn open(path: &Path) -> Binary {
     Binary::open(path).unwrap()
@@ -62,15 +63,15 @@ int main() {
 
 /// Compiles a source and returns the executable's path.
 pub(in crate::observe) fn compile(
-    directory: &Path,
+    folder: &Folder,
     compiler: &str,
     source: &str,
     flags: &[&str],
 ) -> PathBuf {
     let language = if compiler == "gcc" { "c" } else { "c++" };
-    let file = directory.join("source");
+    let file = folder.path("source");
     std::fs::write(&file, source).unwrap();
-    let output = directory.join("executable");
+    let output = folder.path("executable");
     let status = Command::new(compiler)
         .args(["-O0", "-x", language, "-o"])
         .arg(&output)
@@ -80,13 +81,6 @@ pub(in crate::observe) fn compile(
         .unwrap();
     assert!(status.success());
     output
-}
-
-pub(in crate::observe) fn scratch(name: &str) -> PathBuf {
-    let directory =
-        std::env::temp_dir().join(format!("ckb-probe-symbols-{}-{name}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    directory
 }
 
 fn output(tool: &str, flags: &[&str], path: &Path) -> String {
@@ -119,8 +113,8 @@ pub(in crate::observe) fn offset_by_readelf(path: &Path, name: &str) -> u64 {
 
 #[test]
 fn functions_are_found_where_nm_and_readelf_say() {
-    let directory = scratch("found");
-    let path = compile(&directory, "gcc", C, &[]);
+    let folder = Folder::new();
+    let path = compile(&folder, "gcc", C, &[]);
     let names = ["first_function", "second_function", "third_function"].map(Exact);
     let table = table(&path, &names);
     assert!(table.has_symbol_table);
@@ -133,18 +127,17 @@ fn functions_are_found_where_nm_and_readelf_say() {
         );
     }
     // The same function in two tables, under two names.
-    let path = compile(&directory, "gcc", C, &["-rdynamic"]);
+    let path = compile(&folder, "gcc", C, &["-rdynamic"]);
     let table = super::tests::table(&path, &[Exact("first_function"), Exact("alias_of_first")]);
     let first = offset_by_readelf(&path, "first_function");
     assert_eq!(offsets(&table, Exact("first_function")), [first]);
     assert_eq!(offsets(&table, Exact("alias_of_first")), [first]);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_cpp_name_finds_every_overload_and_nothing_else() {
-    let directory = scratch("cpp");
-    let path = compile(&directory, "g++", CPP, &[]);
+    let folder = Folder::new();
+    let path = compile(&folder, "g++", CPP, &[]);
     let name = Demangled("rocksdb::Job::Run");
     let found = offsets(&table(&path, &[name]), name);
     let mut expected = [
@@ -154,30 +147,27 @@ fn a_cpp_name_finds_every_overload_and_nothing_else() {
     .map(|name| offset_by_readelf(&path, name));
     expected.sort_unstable();
     assert_eq!(found, expected);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn the_first_instruction_tells_what_a_probe_costs() {
-    let directory = scratch("instruction");
+    let folder = Folder::new();
     let source = "
         __attribute__((naked)) void pushes(void) { __asm__(\"push %rbp; pop %rbp; ret\"); }
         __attribute__((naked)) void moves(void) { __asm__(\"mov (%rdi),%rdi; ret\"); }
         int main(void) { return 0; }";
-    let path = compile(&directory, "gcc", source, &["-fcf-protection=none"]);
+    let path = compile(&folder, "gcc", source, &["-fcf-protection=none"]);
     let table = table(&path, &[Exact("pushes"), Exact("moves")]);
     let verdict = |name| table.found[&Exact(name)][0].first_instruction;
     assert_eq!(verdict("pushes"), FirstInstruction::Emulated);
     assert_eq!(verdict("moves"), FirstInstruction::SingleStepped);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_stripped_executable_is_told_apart_from_one_that_lacks_the_function() {
-    let directory = scratch("stripped");
-    let path = compile(&directory, "gcc", C, &["-s"]);
+    let folder = Folder::new();
+    let path = compile(&folder, "gcc", C, &["-s"]);
     assert_eq!(table(&path, &[Exact("first_function")]), Table::default());
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -228,8 +218,8 @@ fn a_second_search_of_the_same_files_reads_none_of_them() {
 
 #[test]
 fn a_file_that_is_written_to_while_it_is_searched_is_refused() {
-    let directory = scratch("written");
-    let path = directory.join("executable");
+    let folder = Folder::new();
+    let path = folder.path("executable");
     // Its symbol table takes longer to search than the file system's clock to move on.
     std::fs::copy("/proc/self/exe", &path).unwrap();
     let file = File::options().write(true).open(&path).unwrap();
@@ -250,13 +240,12 @@ fn a_file_that_is_written_to_while_it_is_searched_is_refused() {
     );
     assert_eq!(error.to_string(), expected);
     assert!(super::search(&open(&path), &names, &cache, &mut budget).is_ok());
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_changed_file_is_searched_anew() {
-    let directory = scratch("changed");
-    let path = compile(&directory, "gcc", C, &[]);
+    let folder = Folder::new();
+    let path = compile(&folder, "gcc", C, &[]);
     let names = BTreeSet::from([Exact("first_function")]);
     let cache = SymbolCache::default();
     let count = || {
@@ -280,25 +269,23 @@ fn a_changed_file_is_searched_anew() {
     }
     file.set_modified(modified).unwrap();
     assert_eq!(count(), 0);
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
 fn a_link_out_of_the_targets_root_stays_in_it_and_a_pipe_is_refused_at_once() {
-    let directory = scratch("root");
-    std::fs::write(directory.join("inside"), "inside").unwrap();
-    std::os::unix::fs::symlink("/inside", directory.join("link")).unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", directory.join("outside")).unwrap();
+    let folder = Folder::new();
+    std::fs::write(folder.path("inside"), "inside").unwrap();
+    std::os::unix::fs::symlink("/inside", folder.path("link")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", folder.path("outside")).unwrap();
     let status = Command::new("mkfifo")
-        .arg(directory.join("pipe"))
+        .arg(folder.path("pipe"))
         .status()
         .unwrap();
     assert!(status.success());
-    let root = File::open(&directory).unwrap();
+    let root = File::open(folder.root()).unwrap();
     assert!(Binary::open_in_root(&root, Path::new("/link")).is_ok());
     assert!(Binary::open_in_root(&root, Path::new("/outside")).is_err());
     assert!(Binary::open_in_root(&root, Path::new("/pipe")).is_err());
-    std::fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

@@ -11,7 +11,7 @@ pub enum Mode {
     Always { entered: Duration },
     /// Not since then, and nobody knows whether again.
     Off { since: Duration },
-    /// In slices.
+    /// In slices, of which the cell is under way.
     Sliced(Cell),
 }
 

@@ -233,6 +233,11 @@ impl Rig {
     /// Leads, where the watches have told of all there is, and go on to tell what is written.
     pub(super) fn begin(&self) {
         self.echoing();
+        self.begin_unheard();
+    }
+
+    /// Leads, where the watches have told of all there is, and tell nothing of what is written.
+    pub(super) fn begin_unheard(&self) {
         self.lead();
         self.synced();
     }

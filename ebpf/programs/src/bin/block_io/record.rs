@@ -19,11 +19,11 @@ use ckb_probe_programs::{
 
 use crate::slots;
 
-/// By slot.
+/// Requests and bytes of each slot.
 #[map]
 static TOTALS: Array<Totals> = Array::with_max_entries(MAX_SLOTS, 0);
 
-/// By slot.
+/// How long the requests of each slot took.
 #[map]
 static TIMES: Array<Times> = Array::with_max_entries(MAX_SLOTS, 0);
 

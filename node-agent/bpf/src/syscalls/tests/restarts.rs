@@ -82,11 +82,7 @@ fn read_beside_alarms(flags: libc::c_int) -> u64 {
 
 /// What was told of a child's reads, and what the child says.
 fn reads_of(what: fn() -> u64) -> (SyscallReading, u64) {
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(what);
-    let target = tracer.add_target(now(child.id()), &only(&[READ])).unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) = traced(&SIZES, what, &only(&[READ]));
     let said = child.run();
     let reading = &tracer.read(&[target]).unwrap()[0];
     child.end();
@@ -116,16 +112,14 @@ fn a_read_that_a_handler_ends_failed_as_the_program_sees_it() {
 
 #[test]
 fn a_sleep_that_is_stopped_and_goes_on_is_one() {
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(|| {
-        sleep(300);
-        0
-    });
-    let target = tracer
-        .add_target(now(child.id()), &only(&[CLOCK_NANOSLEEP]))
-        .unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) = traced(
+        &SIZES,
+        || {
+            sleep(300);
+            0
+        },
+        &only(&[CLOCK_NANOSLEEP]),
+    );
     let process = child.id() as libc::pid_t;
     let signals = thread::spawn(move || {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
@@ -167,13 +161,8 @@ fn a_sleep_that_a_handler_ends_failed() {
         alarms(0, libc::SA_RESTART);
         0
     }
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(sleep_beside_an_alarm);
-    let target = tracer
-        .add_target(now(child.id()), &only(&[CLOCK_NANOSLEEP]))
-        .unwrap();
-    tracer.attach().unwrap();
-    tracer.set_gate(target, true).unwrap();
+    let (mut tracer, mut child, target) =
+        traced(&SIZES, sleep_beside_an_alarm, &only(&[CLOCK_NANOSLEEP]));
     child.run();
     let reading = &tracer.read(&[target]).unwrap()[0];
     let slept = call(reading, CLOCK_NANOSLEEP);

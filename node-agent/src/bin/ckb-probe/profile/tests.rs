@@ -47,30 +47,27 @@ fn a_process_that_ran_and_was_not_met_is_not_one_that_did_nothing() {
 }
 
 #[test]
-fn guesses_are_told() {
-    let found = summary(&profile(), SamplerMode::Cpu, 99);
-    assert!(
-        found.starts_with("800 stacks in 10.0 s, 100.0 % of them complete, 0 lost; "),
-        "{found}"
-    );
-    let some = Profile {
+fn what_is_guessed_lost_or_left_out_is_told() {
+    let guessed = Profile {
         guessed: 7,
         ..profile()
     };
-    let told = summary(&some, SamplerMode::Cpu, 99);
-    let expected = "800 stacks in 10.0 s, 100.0 % of them complete (7 with a caller that is a guess), 0 lost; ";
-    assert!(told.starts_with(expected), "{told}");
-}
-
-#[test]
-fn what_chance_left_out_is_told_beside_what_was_lost() {
-    let some = Profile {
+    let left_out = Profile {
         left_out: 90,
         ..profile()
     };
-    let told = summary(&some, SamplerMode::Cpu, 99);
-    let expected = "800 stacks in 10.0 s, 100.0 % of them complete, 0 lost, 90 left out by chance, for which the others stand, since they came faster than they are read; ";
-    assert!(told.starts_with(expected), "{told}");
+    for (found, expected) in [
+        (profile(), ", 0 lost; "),
+        (guessed, " (7 with a caller that is a guess), 0 lost; "),
+        (
+            left_out,
+            ", 0 lost, 90 left out by chance, for which the others stand, since they came faster than they are read; ",
+        ),
+    ] {
+        let told = summary(&found, SamplerMode::Cpu, 99);
+        let begin = format!("800 stacks in 10.0 s, 100.0 % of them complete{expected}");
+        assert!(told.starts_with(&begin), "{told}");
+    }
 }
 
 #[test]

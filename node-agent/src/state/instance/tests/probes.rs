@@ -81,6 +81,18 @@ fn a_busy_probe_does_not_hide_a_silent_one() {
     assert_eq!((report.reason, report.firing), (Some(Reason::Firing), true));
 }
 
+/// A report says that its target is silent, and of its second probe why.
+#[track_caller]
+fn says_silent(report: &InstanceReport, whole: &str, second: &str) {
+    let second_probe = &report.probes[1];
+    for (reason, said, expected) in [
+        (report.reason, &report.message, whole),
+        (second_probe.reason, &second_probe.message, second),
+    ] {
+        assert_eq!((reason, said.as_str()), (Some(Reason::Silent), expected));
+    }
+}
+
 /// Of slices too few to see anything, and of some that saw nothing: that nothing happened is said of neither.
 #[test]
 fn what_was_not_watched_is_not_said_not_to_have_happened() {
@@ -122,40 +134,20 @@ fn what_was_not_watched_is_not_said_not_to_have_happened() {
     observe(&mut instance, both(10, 0), seconds(31));
     cell(&mut instance, 31, false);
     instance.close_interval(seconds(41), None);
-    let report = instance.report(seconds(41));
-    assert_eq!(
-        (report.reason, report.message.as_str()),
-        (
-            Some(Reason::Silent),
-            "attached to process 7 in slices, which are too few to see whether anything that is measured by writes happens"
-        )
-    );
-    assert_eq!(
-        (report.probes[1].reason, report.probes[1].message.as_str()),
-        (
-            Some(Reason::Silent),
-            "attached in slices, which are too few to see whether anything that it measures happens"
-        )
+    says_silent(
+        &instance.report(seconds(41)),
+        "attached to process 7 in slices, which are too few to see whether anything that is measured by writes happens",
+        "attached in slices, which are too few to see whether anything that it measures happens",
     );
     for from in [41, 51, 61, 71, 81, 91] {
         cell(&mut instance, from, true);
     }
     observe(&mut instance, both(20, 0), seconds(101));
     instance.close_interval(seconds(101), None);
-    let report = instance.report(seconds(101));
-    assert_eq!(
-        (report.reason, report.message.as_str()),
-        (
-            Some(Reason::Silent),
-            "attached to process 7, but nothing that is measured by writes was seen for 3 report intervals"
-        )
-    );
-    assert_eq!(
-        (report.probes[1].reason, report.probes[1].message.as_str()),
-        (
-            Some(Reason::Silent),
-            "attached, but nothing that it measures was seen for three report intervals, of the last of which 0.20 % was watched"
-        )
+    says_silent(
+        &instance.report(seconds(101)),
+        "attached to process 7, but nothing that is measured by writes was seen for 3 report intervals",
+        "attached, but nothing that it measures was seen for three report intervals, of the last of which 0.20 % was watched",
     );
 }
 
