@@ -15,6 +15,7 @@ mod search;
 mod standstill;
 mod survivor;
 mod symbols;
+mod threads;
 mod usdt;
 
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub use process::{
 pub use search::{ContainerNames, Search};
 pub use standstill::Standstill;
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols, symbols_of_file};
+pub use threads::ended_threads;
 pub use usdt::{UsdtFile, find_usdt, usdt_of_file};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
