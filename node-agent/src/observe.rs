@@ -6,6 +6,7 @@ mod disks;
 mod files;
 mod functions;
 mod kernel_functions;
+mod libraries;
 mod mappings;
 mod memory_limit;
 mod namespaces;
@@ -33,6 +34,7 @@ pub use functions::{
 };
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
+pub use libraries::Libraries;
 pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
 pub use namespaces::{HeldNamespace, Namespaces};

@@ -6,7 +6,7 @@ mod processes;
 mod session;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,7 +22,7 @@ use tracing::warn;
 
 use super::{
     Clock, Tools,
-    measured::Measured,
+    measured::{Measured, Renewal},
     view::{Stage, View},
     workers::{Errand, Outcome},
 };
@@ -79,7 +79,12 @@ pub struct Engine {
     names: Arc<ContainerNames>,
     /// How long a look at /proc is waited for.
     patience: Duration,
+    /// Why processes were measured anew, of late.
+    renewals: VecDeque<Renewal>,
 }
+
+/// So many are known.
+const MOST_RENEWALS: usize = 16;
 
 impl Engine {
     /// An engine with nothing to do.
@@ -105,6 +110,7 @@ impl Engine {
             scan: None,
             names: Arc::default(),
             patience: Duration::MAX,
+            renewals: VecDeque::new(),
         }
     }
 
@@ -312,7 +318,7 @@ impl Engine {
             .filter(|process| pids.contains(&process.pid))
             .copied()
             .collect();
-        let executed = measured.into_iter().filter(|one| self.executed(*one));
+        let executed = measured.into_iter().filter(|one| self.renew(*one));
         let again = executed.count() > 0;
         // Its name may be another's, too.
         let changed = again && self.reconcile();
@@ -435,7 +441,7 @@ impl Engine {
         }
         for process in on {
             // Where nobody told of it, or so soon that it was not to be measured anew.
-            self.executed(process);
+            self.renew(process);
         }
         if !due.is_empty() {
             // Rows have come, or gone.

@@ -190,6 +190,10 @@ impl Config for CallsConfig {
         }
     }
 
+    fn is_of_files() -> bool {
+        true
+    }
+
     fn search(
         asks: Vec<Self>,
         held: Vec<Answer>,

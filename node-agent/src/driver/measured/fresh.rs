@@ -15,7 +15,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, BeginContext, GroupId, Refusal},
-    observe::ProcessId,
+    observe::{Libraries, ProcessId},
 };
 
 /// What began, of what was asked of a process.
@@ -23,6 +23,8 @@ pub(super) struct Fresh {
     pub(super) questions: Vec<Instrumented>,
     pub(super) answers: Vec<Answer>,
     pub(super) measurement: Option<Measurement>,
+    /// What the process had mapped before anything was looked for in that, if it was.
+    pub(super) libraries: Option<Libraries>,
     /// When that was done.
     pub(super) attached: Duration,
 }
@@ -36,6 +38,9 @@ impl Fresh {
         (budget, owed): (Budget, f64),
         clock: Clock,
     ) -> Self {
+        let mut configs = questions.iter().map(|one| one.instrument.config());
+        let is_of_files = configs.any(|config| config.is_of_files());
+        let libraries = is_of_files.then(|| Libraries::of(process));
         let prepare = || Prepared::of(tools, process, namespace, &questions, budget);
         let Prepared {
             answers,
@@ -71,6 +76,7 @@ impl Fresh {
             questions,
             answers,
             measurement,
+            libraries,
             attached,
         }
     }
@@ -81,6 +87,7 @@ impl Fresh {
             answers: vec![Err(refusal); questions.len()],
             questions,
             measurement: None,
+            libraries: None,
             attached: now,
         }
     }
