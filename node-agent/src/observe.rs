@@ -6,6 +6,7 @@ mod disks;
 mod files;
 mod functions;
 mod kernel_functions;
+mod libraries;
 mod mappings;
 mod memory_limit;
 mod namespaces;
@@ -15,6 +16,7 @@ mod search;
 mod standstill;
 mod survivor;
 mod symbols;
+mod threads;
 mod usdt;
 
 use std::time::Duration;
@@ -32,6 +34,7 @@ pub use functions::{
 };
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
+pub use libraries::Libraries;
 pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
 pub use namespaces::{HeldNamespace, Namespaces};
@@ -45,6 +48,7 @@ pub use process::{
 pub use search::{ContainerNames, Search};
 pub use standstill::Standstill;
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols, symbols_of_file};
+pub use threads::ended_threads;
 pub use usdt::{UsdtFile, find_usdt, usdt_of_file};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.

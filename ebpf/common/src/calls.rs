@@ -318,10 +318,28 @@ impl CallKey {
         }
     }
 
+    /// The number of the thread.
+    #[inline(always)]
+    pub const fn thread(&self) -> u32 {
+        self.owner as u32 & 0xff_ffff
+    }
+
+    /// The operation's number.
+    #[inline(always)]
+    pub const fn operation(&self) -> u32 {
+        self.owner as u32 >> 24
+    }
+
+    /// Whether it is of a slice, and not of what is always attached.
+    #[inline(always)]
+    pub const fn is_sliced(&self) -> bool {
+        self.owner >> 32 != 0
+    }
+
     /// Whether it is of a thread: no thread that probes are met by has the number 0.
     #[inline(always)]
     pub const fn is_of_a_thread(&self) -> bool {
-        self.owner & 0xff_ffff != 0
+        self.thread() != 0
     }
 }
 
@@ -379,6 +397,7 @@ impl Mark {
 
 /// A cell of the table of calls in flight: free while the key's owner is 0.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Cell {
     /// Whose it is.

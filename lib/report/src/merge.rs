@@ -129,7 +129,7 @@ pub fn join(
 }
 
 /// Whether nothing was seen in all of it.
-fn is_blind(window: &IntervalFigures) -> bool {
+pub fn is_blind(window: &IntervalFigures) -> bool {
     let figures = &window.figures;
     let counts = || figures.measures().filter_map(|name| figures.count(name));
     window.recorded_milliseconds == 0 && window.samples == 0 && counts().all(|count| count == 0)

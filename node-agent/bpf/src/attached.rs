@@ -40,6 +40,11 @@ pub(super) trait Attachable: Send {
         0
     }
 
+    /// Whether the programs remember what is in flight, which the kernel does not for them.
+    fn remembers(&self) -> bool {
+        true
+    }
+
     /// Whether a call of this slot that began under links that are gone ends under those that have taken their place.
     fn outlives_its_links(&self, slot: u8) -> bool;
 }
@@ -83,6 +88,11 @@ impl Attached {
             closed: Vec::new(),
             places,
         }
+    }
+
+    /// See [`Attachable::remembers`].
+    pub(super) fn remembers(&self) -> bool {
+        self.places.remembers()
     }
 
     /// See [`Attachable::missed`].

@@ -276,6 +276,11 @@ impl Attachable for Functions {
         missed.sum()
     }
 
+    /// Of a session the kernel does.
+    fn remembers(&self) -> bool {
+        self.programs.attach_type != AttachType::KprobeSession
+    }
+
     /// Of what was not attached at a call's beginning, the kernel runs nothing at its end.
     fn outlives_its_links(&self, _: u8) -> bool {
         false

@@ -174,6 +174,12 @@ impl Attachable for Own {
         alone.chain([together]).collect()
     }
 
+    /// Of a session the kernel does, but for what its arguments say, which are gone as it returns.
+    fn remembers(&self) -> bool {
+        let mut sites = self.sites.iter();
+        !self.programs.are_sessions() || sites.any(|site| site.payload != Payload::Unknown)
+    }
+
     fn outlives_its_links(&self, slot: u8) -> bool {
         let mut sites = self.sites.iter().filter(|site| site.slot == slot);
         !self.programs.are_sessions() || sites.any(Site::is_of_a_span)
@@ -277,6 +283,19 @@ impl Probes {
     /// The same, and with it how many calls other processes have had that the programs were run for.
     pub fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
         self.maps.met()
+    }
+
+    /// Frees the places of calls in flight whose threads have ended, in which they stay for as long as they are attached to all of the
+    /// time, and counts the calls, and times none. `ended` says which of these threads have. It is looked once a second at most, and where
+    /// nothing was found, once in 16 s.
+    pub fn forget_ended(
+        &mut self,
+        ended: impl FnOnce(BTreeSet<u32>) -> BTreeSet<u32>,
+    ) -> Result<(), ReadError> {
+        match self.attached.remembers() {
+            true => self.maps.forget_ended(ended),
+            false => Ok(()),
+        }
     }
 
     /// What was counted since the load; maxima since the last reading.

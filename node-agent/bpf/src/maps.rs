@@ -1,5 +1,6 @@
 //! Reading what the programs counted, and telling them what to count.
 
+mod ended;
 mod hits;
 mod reading;
 
@@ -47,6 +48,7 @@ pub(super) struct Maps {
     longest: Vec<u64>,
     /// By slot, those of column families too, and [`Group`]: calls of which the end was not seen, and will not be.
     cut: Vec<[u64; Group::COUNT]>,
+    in_flight: ended::InFlight,
     more_calls: Table<CallKey, CallStart>,
     slow_calls: Ring<SlowCall>,
     stacks_lost: PerCpu<u64>,
@@ -88,6 +90,7 @@ impl Maps {
             causes,
             cut: Vec::new(),
             longest: Vec::new(),
+            in_flight: ended::InFlight::take(object)?,
             more_calls: Table::take(object, "MORE_CALLS")?,
             slow_calls: Ring::take(object, "SLOW_CALLS")?,
             stacks_lost: PerCpu::take(object, "STACKS_LOST")?,
@@ -352,9 +355,8 @@ impl Maps {
         let control = &self.control;
         let is_unseen = |(key, start): &(CallKey, CallStart)| {
             // Those of sessions, of which there is no more than a size to remember, are in no generation.
-            let gate = control.gate(key.owner as u32 >> 24);
-            let is_sliced = key.owner >> 32 != 0;
-            is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate))
+            let gate = control.gate(key.operation());
+            key.is_sliced() || (start.mark != Mark::default() && !start.mark.passes(gate))
         };
         // Others begin and end meanwhile.
         let calls = self.more_calls.entries()?.into_iter();

@@ -51,13 +51,50 @@ impl Counts for u64 {}
 pub(super) struct Values<T: Plain> {
     map: Array<MapData, Raw<T>>,
     name: &'static str,
+    /// Where all are read at a time: the map once more, since aya does not show its own.
+    batches: Option<OwnedFd>,
 }
 
 impl<T: Plain> Values<T> {
     /// The object's map of this name.
     pub(super) fn take(object: &mut Object, name: &'static str) -> Result<Self, AttachError> {
         let map = object.take_map(name)?;
-        Ok(Self { map, name })
+        Ok(Self {
+            map,
+            name,
+            batches: None,
+        })
+    }
+
+    /// The same, for [`Self::all`].
+    pub(super) fn take_for_batches(
+        object: &mut Object,
+        name: &'static str,
+    ) -> Result<Self, AttachError> {
+        let batches = Some(object.duplicate(name)?);
+        Ok(Self {
+            batches,
+            ..Self::take(object, name)?
+        })
+    }
+
+    /// All of them: by one call to the kernel, where it can do that (Linux 5.6).
+    pub(super) fn all(&self) -> Result<Vec<T>, ReadError> {
+        let (count, each) = (self.len(), size_of::<T>());
+        let looked_up = self
+            .batches
+            .as_ref()
+            .map(|map| sys::lookup_array(map.as_fd(), count as usize, each));
+        match looked_up {
+            // What is read has the length of a value, rounded up to eight bytes.
+            Some(Ok(bytes)) if each % 8 == 0 && bytes.len() == count as usize * each => {
+                let values = bytes.chunks_exact(each);
+                Ok(values
+                    .filter_map(|value| T::read_from_bytes(value).ok())
+                    .collect())
+            }
+            _ => (0..count).map(|index| self.get(index)).collect(),
+        }
     }
 
     pub(super) fn get(&self, index: u32) -> Result<T, ReadError> {

@@ -8,7 +8,7 @@ mod session;
 mod windows;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -22,7 +22,12 @@ use scan::SEARCH;
 use serde_json::Value;
 pub use session::Session;
 
-use super::{Clock, Tools, measured::Measured, view::View, workers::Errand};
+use super::{
+    Clock, Tools,
+    measured::{Measured, Renewal},
+    view::View,
+    workers::Errand,
+};
 use crate::{
     export::{exemplars::Exemplars, exporters::Exporters},
     kernel::CalibratedTier,
@@ -70,7 +75,12 @@ pub struct Engine {
     names: Arc<ContainerNames>,
     /// How long a look at /proc is waited for.
     patience: Duration,
+    /// Why processes were measured anew, of late.
+    renewals: VecDeque<Renewal>,
 }
+
+/// So many are known.
+const MOST_RENEWALS: usize = 16;
 
 impl Engine {
     /// An engine with nothing to do.
@@ -96,6 +106,7 @@ impl Engine {
             scan: None,
             names: Arc::default(),
             patience: Duration::MAX,
+            renewals: VecDeque::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod completeness;
 mod fresh;
+mod renewal;
 mod state;
 
 use std::{
@@ -12,6 +13,8 @@ use std::{
 use ckb_probe_crds::{Breach, Overhead, Reason};
 use completeness::{Completeness, Retry};
 use fresh::Fresh;
+pub use renewal::Renewal;
+use renewal::Renewals;
 use state::{Attempt, Happened, State};
 
 use super::{
@@ -23,7 +26,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, Refusal},
-    observe::{self, Exit, ObserveError, ProcessId, Program},
+    observe::{self, Exit, ObserveError, ProcessId},
     state::{self as books, TimedFact, instance::Instance},
 };
 
@@ -47,12 +50,9 @@ pub struct Measured {
     owed: f64,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
-    /// What it executed when something was last asked of it, and when that was.
-    asked: Option<(Program, Instant)>,
+    /// Whether what was attached to is what it runs.
+    renewals: Renewals,
 }
-
-/// A process that executes one file after the other is measured anew no more often than this, since all is detached and attached then.
-const EXECS: Duration = Duration::from_secs(1);
 
 /// What came of what was being done for a process.
 #[derive(Debug, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl Measured {
             state: State::NEW,
             owed: 0.0,
             noted: Vec::new(),
-            asked: None,
+            renewals: Renewals::default(),
         })
     }
 
@@ -142,8 +142,7 @@ impl Measured {
     /// there is read, and its entries taken, by then. The views are told what became of their probes when that
     /// [arrives](Self::arrive).
     pub fn ask(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
-        let program = Program::of(self.process);
-        self.asked = program.map(|program| (program, Instant::now()));
+        self.renewals.asked(self.process);
         // Those of one process are all of its pod.
         if let Some((instance, _)) = views.first() {
             self.namespace = instance.key.pod.namespace.as_str().into();
@@ -375,12 +374,22 @@ impl Measured {
             .then(|| observe::successor(self.process))?
     }
 
-    /// Whether it executes another file than when it was asked: what was attached to is in the one, and nothing is in the other. Not before it is
-    /// [time](EXECS), whatever it does. The same file goes on being measured over an exec.
-    pub fn has_executed(&self) -> bool {
-        let due = self.asked.filter(|(_, asked)| asked.elapsed() >= EXECS);
-        let program = || Program::of(self.process).filter(|_| !self.exit.has_ended());
-        due.is_some_and(|(before, _)| program().is_some_and(|now| now != before))
+    /// Whether it runs another file by now than what was attached to.
+    pub fn renewal(&mut self, tools: &Tools) -> Option<Renewal> {
+        if self.exit.has_ended() {
+            return None;
+        }
+        let mapped = match &self.state {
+            State::Answered(answered) => answered.libraries.as_ref(),
+            State::Idle(_) | State::Starting(_) => None,
+        };
+        let start = |look| tools.workers.start_for(&self.namespace, look);
+        self.renewals.of(self.process, mapped, start)
+    }
+
+    /// Whether it is being looked what it has mapped.
+    pub fn looks_for_a_renewal(&self) -> bool {
+        self.renewals.are_looked_for()
     }
 
     /// What is measured, if anything is, and is at hand or back soon.

@@ -51,6 +51,7 @@ const FAMILY_BYTES_PER_CPU: u64 = 5 << 10;
 
 /// The probes on one process, loaded for it.
 pub struct Calls {
+    process: ProcessId,
     probes: Probes,
     /// The group of the first slot.
     first: GroupId,
@@ -154,6 +155,7 @@ impl Config for CallsConfig {
         let mut mechanisms: Vec<Box<dyn Mechanism>> = Vec::new();
         match loaded {
             Ok((probes, origins)) => mechanisms.push(Box::new(Calls {
+                process,
                 probes,
                 origins,
                 untold: vec![PendingStacks::default(); slots.len()],
@@ -186,6 +188,10 @@ impl Config for CallsConfig {
             answers,
             mechanisms,
         }
+    }
+
+    fn is_of_files() -> bool {
+        true
     }
 
     fn search(
@@ -341,6 +347,9 @@ impl Mechanism for Calls {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
+        let process = self.process;
+        self.probes
+            .forget_ended(|threads| observe::ended_threads(process, threads))?;
         let seen = self.probes.read()?;
         let mut reading = Reading::default();
         let mut cut = vec![0; self.slots.len()];

@@ -76,6 +76,11 @@ pub trait Config: fmt::Debug + Sized + 'static {
     /// Loads what measures all of these, and attaches nothing yet. Groups are numbered from `context.first` on.
     fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun;
 
+    /// Whether it is attached to files that the process has mapped: what it maps in their place has nothing attached.
+    fn is_of_files() -> bool {
+        false
+    }
+
     /// How to look again for what was not there as these were begun, which `answers` tell of. None: nothing is looked for, so who
     /// was refused can but be begun anew.
     fn search(_: Vec<Self>, _: Vec<Answer>, _: ProcessId, _: &Node) -> Option<Search> {
@@ -109,6 +114,11 @@ impl<C: Config> From<C> for CollectorConfig {
 }
 
 impl CollectorConfig {
+    /// See [`Config::is_of_files`].
+    pub fn is_of_files(&self) -> bool {
+        self.0.is_of_files()
+    }
+
     /// It, if it is of this mechanism.
     pub fn of<C: Config>(self) -> Option<C> {
         let config: Box<dyn Any> = self.0;
@@ -167,6 +177,8 @@ impl Batch {
 
 /// A [`Config`] whose type is not known. What is done with several of the same type is done by the first of them.
 trait AnyConfig: Any + fmt::Debug {
+    fn is_of_files(&self) -> bool;
+
     fn begin_with(
         self: Box<Self>,
         others: Vec<Box<dyn AnyConfig>>,
@@ -183,6 +195,10 @@ trait AnyConfig: Any + fmt::Debug {
 }
 
 impl<C: Config> AnyConfig for C {
+    fn is_of_files(&self) -> bool {
+        C::is_of_files()
+    }
+
     fn begin_with(
         self: Box<Self>,
         others: Vec<Box<dyn AnyConfig>>,

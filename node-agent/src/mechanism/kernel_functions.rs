@@ -33,7 +33,7 @@ use crate::{
         AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, Links, Probes, ReadError, Slots,
         Trial,
     },
-    observe::{self, Glob, KernelFunctions, find_kernel_functions},
+    observe::{self, Glob, KernelFunctions, ProcessId, find_kernel_functions},
 };
 
 /// How many names a message gives for example.
@@ -57,6 +57,7 @@ pub struct KernelFunctionsConfig {
 
 /// Calls of the kernel's functions by one process.
 struct KernelCalls {
+    process: ProcessId,
     probes: Probes,
     /// The group of the first slot.
     first: GroupId,
@@ -172,6 +173,7 @@ impl KernelFunctionsConfig {
             trap_ns: cost.trap_ns,
         };
         let calls = KernelCalls {
+            process: context.process,
             probes: Probes::load_kernel(tier, &plan)?,
             first: context.first,
             measures: self.measures.clone(),
@@ -429,6 +431,9 @@ impl Mechanism for KernelCalls {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
+        let process = self.process;
+        self.probes
+            .forget_ended(|threads| observe::ended_threads(process, threads))?;
         let seen = self.probes.read()?;
         let cut = seen.slots.iter().map(|seen| seen.cut).collect();
         let rows = seen.slots.into_iter().enumerate().map(|(slot, seen)| {

@@ -28,7 +28,7 @@ use crate::text;
 pub(super) const LIBRARY_LIMIT: usize = 64;
 
 /// No more is read of the list of what a process has mapped, which may be hundreds of megabytes.
-const MAPS_LIMIT: u64 = 4 << 20;
+pub(super) const MAPS_LIMIT: u64 = 4 << 20;
 
 /// Where a function is.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_agent::host::Session;
-use ckb_probe_crds::kinds::functions::FunctionsProbe;
+use ckb_probe_crds::{kinds::functions::FunctionsProbe, report::CUT};
 use ckb_probe_testkit::Fixture;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
@@ -235,6 +235,38 @@ fn what_a_function_ends_that_never_returns_is_unended_and_so_is_what_it_was_not_
         session.read().unwrap();
         assert_eq!(ended_of(&session, RETURNS), [6, 5, 0, 1]);
         assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn calls_in_which_their_threads_end_are_counted_and_in_nobodys_way() {
+    in_every_way(matching("nothing*", None), |way| {
+        let mut chosen = returns();
+        let mut session = way.attach(chosen.pid());
+        let seen = |session: &Session, row| {
+            let total = total(session, row);
+            [rows::calls(total), rows::durations(total).count()]
+        };
+        let lost = |session: &Session, what| session.instance().lost[what];
+        chosen.tell("ended 600");
+        session.read().unwrap();
+        let told = if way.is_a_session() { 0 } else { 600 };
+        assert_eq!(seen(&session, "nothing_returns"), [told, 0]);
+        assert_eq!(lost(&session, CUT), told);
+        assert_eq!(lost(&session, "calls"), 0);
+        // More than there is room for, until it is looked which of them have ended.
+        chosen.tell("ended 15000");
+        std::thread::sleep(Duration::from_secs(1));
+        session.read().unwrap();
+        let [counted, timed] = seen(&session, "nothing_returns");
+        let all = if way.is_a_session() { 0 } else { 15_600 };
+        let missed = lost(&session, "calls");
+        assert_eq!((counted + missed, timed), (all, 0));
+        assert_eq!(lost(&session, CUT), counted);
+        chosen.tell("busy 15000");
+        session.read().unwrap();
+        assert_eq!(seen(&session, "nothing"), [15_000; 2]);
+        assert_eq!(lost(&session, "calls"), missed);
     });
 }
 

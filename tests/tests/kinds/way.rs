@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use ckb_probe_agent::{
     host::{HostError, Session, find_process},
-    kernel::CalibratedTier,
+    kernel::{CalibratedTier, Tier},
     mechanism::Refusal,
     preflight::Unmeasurable,
     state::series::RowState,
@@ -38,6 +38,13 @@ impl Way {
     /// Attaches for good: everything is counted, whatever it costs.
     pub fn attach(&self, process: u32) -> Session {
         self.ask(self.question.clone(), process).unwrap()
+    }
+
+    /// Whether the kernel itself remembers calls in flight, and tells nobody of those that do not return.
+    pub fn is_a_session(&self) -> bool {
+        self.means
+            .as_ref()
+            .is_ok_and(|means| means.tier == Tier::Session)
     }
 
     /// The same for another question, which may be refused.

@@ -6,6 +6,7 @@ use ckb_probe_figures::Value;
 use super::{Across, Block, Heat, Lines, Scale, Section, Table};
 use crate::{
     history::{ProbeHistory, Series},
+    merge::is_blind,
     record::Interval,
     times::lasted,
 };
@@ -258,7 +259,8 @@ fn heats(probe: &ProbeHistory, columns: &[Interval]) -> Vec<Block> {
             let mut probes = column.probes.iter();
             let known = probes.any(|of| of.name == probe.asked.name && of.unmeasured.is_none());
             let window = one.columns.get(place)?.as_ref();
-            let known = window.map_or(known, |window| window.recorded_milliseconds > 0);
+            // What few slices saw is in the table, too, though it is not known yet in how much of the time.
+            let known = window.map_or(known, |window| !is_blind(window));
             let values = window.and_then(|window| window.figures.distributions.get(measure));
             known.then(|| {
                 values

@@ -130,6 +130,42 @@ fn rows_of_which_nothing_was_seen_are_neither_none_nor_left_out_of_what_is_said(
 }
 
 #[test]
+fn a_heat_map_has_all_that_its_table_has() {
+    let mut record = history(4, |_| 900, &["Get"]);
+    let intervals = &mut record.runs[0].intervals;
+    // What the first slices saw, which are too few to know in how much of the time; and an interval of which nothing was seen.
+    intervals[0].probes[0].rows[0].window.recorded_milliseconds = 0;
+    let blind = &mut intervals[2].probes[0].rows[0];
+    blind.window = Default::default();
+    blind.window.milliseconds = 5000;
+    blind.total.clone_from(&row("Get", 0, 900, 200).total);
+    for (number, interval) in intervals.iter_mut().enumerate().skip(3) {
+        let total = 100 * number as u64;
+        interval.probes[0].rows[0].total = row("Get", 0, 900, total).total;
+    }
+    let content = content("a.record", &record, Vec::new(), None);
+    let text = markdown::text(&content);
+    assert!(text.contains("`Get`") || text.contains("| Get |"), "{text}");
+    let heats = content.sections.iter().flat_map(|one| &one.blocks);
+    let heat = heats
+        .filter_map(|block| match block {
+            Block::Heat(heat) if heat.title == "duration of Get" => Some(&heat.counts),
+            _ => None,
+        })
+        .next()
+        .unwrap();
+    let counts = heat.iter().map(|column| {
+        let column = column.as_ref();
+        column.map(|buckets| buckets.iter().map(|(_, count)| count).sum::<u64>())
+    });
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [Some(100), Some(100), None, Some(100)]
+    );
+    assert!(text.contains("of all 300:"), "{text}");
+}
+
+#[test]
 fn whatever_names_are_they_are_no_markup_and_nothing_is_fetched() {
     let evil = "<script>alert(1)</script>\"'&|`\u{202e}[x](http://evil)";
     let mut history = history(3, |_| 900, &[evil]);

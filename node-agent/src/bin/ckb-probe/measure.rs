@@ -55,17 +55,15 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     }
     let mut sampled = Sampled::default();
     let mut is_over = false;
-    let mut executed = 0;
     while !is_over {
         let waited = intervals.next(&mut session).await?;
         is_over = waited.over.is_some();
         if waited.ends_interval() {
             session.close_interval()?;
         }
-        if session.executed() > executed {
-            executed = session.executed();
+        for renewal in session.renewals() {
             eprintln!(
-                "ckb-probe: process {pid} executes another program by now, which is measured anew: what it called until then is not counted"
+                "ckb-probe: process {pid} {renewal}, which is measured anew: what it called until then is not counted"
             );
         }
         let events = session.told_events();

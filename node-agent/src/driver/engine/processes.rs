@@ -17,7 +17,7 @@ use super::{
         measurement::Total,
         view::{Stage, View},
     },
-    Engine, views_on,
+    Engine, MOST_RENEWALS, views_on,
 };
 use crate::{
     export::span_sink::Origin,
@@ -70,13 +70,17 @@ impl Engine {
         self.account_for_books(None);
     }
 
-    /// Measures a process anew where it executes another program than it did. True if it does.
-    pub(super) fn executed(&mut self, process: ProcessId) -> bool {
-        let measured = self.processes.get(&process);
-        if !measured.is_some_and(Measured::has_executed) {
+    /// Measures a process anew where it runs another file than what was attached to. True if it does.
+    pub(super) fn renew(&mut self, process: ProcessId) -> bool {
+        let measured = self.processes.get_mut(&process);
+        let Some(renewal) = measured.and_then(|measured| measured.renewal(&self.tools)) else {
             return false;
+        };
+        info!(pid = process.pid, "{renewal}: measured anew");
+        self.renewals.push_back(renewal);
+        if self.renewals.len() > MOST_RENEWALS {
+            self.renewals.pop_front();
         }
-        info!(pid = process.pid, "executes another program: measured anew");
         self.settle(process);
         true
     }
@@ -101,6 +105,7 @@ impl Engine {
         for process in processes {
             let pending = self.processes.get(&process);
             let may_answer = pending.is_some_and(Measured::is_pending);
+            changed |= pending.is_some_and(Measured::looks_for_a_renewal) && self.renew(process);
             if may_answer {
                 // Its views are told whether there is room for what they ask.
                 self.account_for_books(Some(process));

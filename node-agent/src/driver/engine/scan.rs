@@ -127,7 +127,7 @@ impl Engine {
             .filter(|process| pids.contains(&process.pid))
             .copied()
             .collect();
-        let executed = measured.into_iter().filter(|one| self.executed(*one));
+        let executed = measured.into_iter().filter(|one| self.renew(*one));
         let again = executed.count() > 0;
         // Its name may be another's, too.
         let changed = again && self.reconcile();

@@ -1,7 +1,7 @@
 //! One process on a host without Kubernetes, as the command line measures it: an engine with one view, which no order changes.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, VecDeque},
     thread,
     time::{Duration, Instant},
 };
@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    super::measured::{Measured, UNANSWERED},
+    super::measured::{Measured, Renewal, UNANSWERED},
     Engine,
 };
 use crate::{
@@ -39,8 +39,8 @@ pub struct Session {
     engine: Engine,
     key: InstanceKey,
     keeps_stacks: bool,
-    /// How often the process was measured anew, as it executed another program.
-    executed: u64,
+    /// Whether the process was measured anew, as it ran another file.
+    renewed: bool,
 }
 
 impl Session {
@@ -121,7 +121,7 @@ impl Session {
             engine,
             key,
             keeps_stacks,
-            executed: 0,
+            renewed: false,
         };
         // A process that has just begun may not have mapped its libraries yet.
         for _ in 0..WAITS {
@@ -149,13 +149,15 @@ impl Session {
         refusals.into_iter().next().filter(|_| !goes_on)
     }
 
-    /// How often the process was measured anew, as it executed another program: nothing was attached to that.
-    pub fn executed(&self) -> u64 {
-        self.executed
+    /// Why the process was measured anew, each time since this was asked last: nothing was attached to what it runs by now.
+    pub fn renewals(&mut self) -> VecDeque<Renewal> {
+        let renewals = std::mem::take(&mut self.engine.renewals);
+        self.renewed |= !renewals.is_empty();
+        renewals
     }
 
-    fn look_for_exec(&mut self) {
-        self.executed += u64::from(self.engine.executed(self.process.id));
+    fn look_for_renewal(&mut self) {
+        self.engine.renew(self.process.id);
     }
 
     /// What was counted.
@@ -193,7 +195,8 @@ impl Session {
             return Err(Refusal::new(Reason::AttachFailed, message).into());
         }
         // The program that it executes by now may lack what was asked.
-        match self.refusal().filter(|_| self.executed > 0) {
+        self.renewed |= !self.engine.renewals.is_empty();
+        match self.refusal().filter(|_| self.renewed) {
             Some(refusal) => Err(refusal.clone().into()),
             None => Ok(()),
         }
@@ -230,7 +233,7 @@ impl Session {
     pub fn close_interval(&mut self) -> Result<(), HostError> {
         self.read()?;
         self.engine.close_window(&self.key);
-        self.look_for_exec();
+        self.look_for_renewal();
         Ok(())
     }
 
@@ -265,7 +268,7 @@ impl Session {
     /// Takes what the kernel has handed over, so that it has room: [`Self::told_events`] has it.
     pub fn drain(&mut self) {
         self.engine.take_events(self.process.id);
-        self.look_for_exec();
+        self.look_for_renewal();
     }
 
     /// The time since it began, in which its books count.

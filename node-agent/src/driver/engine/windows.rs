@@ -40,7 +40,7 @@ impl Engine {
         }
         for process in on {
             // Where nobody told of it, or so soon that it was not to be measured anew.
-            self.executed(process);
+            self.renew(process);
         }
         if !due.is_empty() {
             // Rows have come, or gone.

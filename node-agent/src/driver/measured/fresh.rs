@@ -16,7 +16,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, BeginContext, GroupId, Refusal},
-    observe::ProcessId,
+    observe::{Libraries, ProcessId},
 };
 
 /// What began, of what was asked of a process.
@@ -24,6 +24,8 @@ pub(super) struct Fresh {
     pub(super) questions: Vec<Instrumented>,
     pub(super) answers: Vec<Answer>,
     pub(super) measurement: Option<Measurement>,
+    /// What the process had mapped before anything was looked for in that, if it was.
+    pub(super) libraries: Option<Libraries>,
     /// When that was done.
     pub(super) attached: Duration,
 }
@@ -43,6 +45,9 @@ impl Fresh {
         clock: Clock,
         wanted: &Wanted,
     ) -> Self {
+        let mut configs = questions.iter().map(|one| one.instrument.config());
+        let is_of_files = configs.any(|config| config.is_of_files());
+        let libraries = is_of_files.then(|| Libraries::of(process));
         let prepare = || Prepared::of(tools, process, namespace, &questions, budget, wanted);
         let Prepared {
             answers,
@@ -81,6 +86,7 @@ impl Fresh {
             questions,
             answers,
             measurement,
+            libraries,
             attached,
         }
     }
@@ -91,6 +97,7 @@ impl Fresh {
             answers: vec![Err(refusal); questions.len()],
             questions,
             measurement: None,
+            libraries: None,
             attached: now,
         }
     }

@@ -32,7 +32,7 @@ use super::{
     Fresh,
     completeness::{Completeness, Retry, YOUTH},
 };
-use crate::{kinds::Instrumented, mechanism::Answer};
+use crate::{kinds::Instrumented, mechanism::Answer, observe::Libraries};
 
 /// What a process is at.
 #[expect(
@@ -65,6 +65,8 @@ pub struct Answered {
     pub answers: Vec<Answer>,
     /// What measures it.
     pub probes: Probes,
+    /// What it had mapped as that was looked for, if files were.
+    pub libraries: Option<Libraries>,
     /// Whether that is to stay so.
     pub completeness: Completeness,
 }
@@ -168,6 +170,7 @@ impl Answered {
         Self {
             questions: fresh.questions,
             answers: fresh.answers,
+            libraries: fresh.libraries,
             probes: match fresh.measurement {
                 Some(measurement) => Probes::Attached(measurement),
                 // A process that has just begun is not said to lack what it has not had the time to map.

@@ -1,0 +1,109 @@
+//! Whether a process runs what was attached to: it may execute another file, or close a library and open another that has taken its path.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use super::super::workers::{Errand, Outcome};
+use crate::{
+    observe::{Libraries, ProcessId, Program},
+    text,
+};
+
+/// A process that executes one file after the other is measured anew no more often than this, since all is detached and attached then.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// It is not looked what is mapped again before so many times as long as it took has passed: the kernel keeps a process from mapping meanwhile.
+const REST: u32 = 1_000;
+
+/// What it runs by now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renewal {
+    /// Another file, which has its number.
+    Program,
+    /// Another library of this path.
+    Library(PathBuf),
+}
+
+impl fmt::Display for Renewal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Program => formatter.write_str("executes another program by now"),
+            Self::Library(path) => {
+                let path = text::of_path(path);
+                write!(formatter, "has opened another file as {path} by now")
+            }
+        }
+    }
+}
+
+/// What is known of that.
+#[derive(Default)]
+pub(super) struct Renewals {
+    /// What it executed when something was last asked of it, and when that was.
+    asked: Option<(Program, Instant)>,
+    /// What it has mapped is being looked at.
+    look: Option<Errand<(Libraries, Duration)>>,
+    /// Not before.
+    next: Option<Instant>,
+}
+
+/// What is done elsewhere: whoever reads what a process has mapped may have to wait for it.
+type Look = Box<dyn FnOnce() -> (Libraries, Duration) + Send>;
+
+impl Renewals {
+    /// Something is asked of it now.
+    pub(super) fn asked(&mut self, process: ProcessId) {
+        let now = Instant::now();
+        *self = Self {
+            asked: Program::of(process).map(|program| (program, now)),
+            // What is under way may have looked before.
+            look: None,
+            next: Some(now + LEAST),
+        };
+    }
+
+    pub(super) fn are_looked_for(&self) -> bool {
+        self.look.is_some()
+    }
+
+    /// Whether it runs another file than when it was asked: what was attached to is in the one, and nothing is in the other. Not before it is
+    /// [time](LEAST), whatever it does. The same file goes on being measured over an exec, and wherever else it is mapped.
+    pub(super) fn of(
+        &mut self,
+        process: ProcessId,
+        mapped: Option<&Libraries>,
+        start: impl FnOnce(Look) -> Errand<(Libraries, Duration)>,
+    ) -> Option<Renewal> {
+        let due = self.asked.filter(|(_, asked)| asked.elapsed() >= LEAST);
+        let (program, _) = due?;
+        if Program::of(process).is_some_and(|now| now != program) {
+            return Some(Renewal::Program);
+        }
+        let mapped = mapped?;
+        let now = Instant::now();
+        match self.look.as_ref().map(Errand::outcome) {
+            None if self.next.is_some_and(|next| now >= next) => {
+                let look = move || {
+                    let began = Instant::now();
+                    (Libraries::of(process), began.elapsed())
+                };
+                self.look = Some(start(Box::new(look)));
+                None
+            }
+            None | Some(Outcome::UnderWay) => None,
+            Some(Outcome::Lost) => {
+                self.look = None;
+                None
+            }
+            Some(Outcome::Done((found, took))) => {
+                self.look = None;
+                self.next = Some(now + LEAST.max(took * REST));
+                let replaced = mapped.replaced_in(&found)?;
+                Some(Renewal::Library(replaced.to_path_buf()))
+            }
+        }
+    }
+}
