@@ -2,6 +2,7 @@
 
 mod address_space;
 mod cache;
+mod contention;
 mod disks;
 mod files;
 mod functions;
@@ -25,6 +26,7 @@ pub use ckb_probe_symbols::{
     FirstInstruction, GLOB_LIMIT, Glob, GlobError, Machine, SearchError, SymbolName, demangle,
     syscall_name, syscall_number,
 };
+pub use contention::ContentionFiles;
 pub use disks::{BlockDevice, block_devices};
 pub use files::OpenFiles;
 pub use functions::{
