@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Overhead, Probe, ProbeReport, Reason, SpanCounts, Traces};
+use crate::{Contention, Duration, Overhead, Probe, ProbeReport, Reason, SpanCounts, Traces};
 
 /// What the agent of the node of this name is to measure. Written by the operator, not by people.
 #[expect(
@@ -291,6 +291,9 @@ pub struct InstanceReport {
     /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_millipercent: Option<u64>,
+    /// What its container waited for in the last interval, whatever is measured; unset until an interval has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
     /// What became of its spans; unset where none are exported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spans: Option<SpanCounts>,

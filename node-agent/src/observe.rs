@@ -2,6 +2,7 @@
 
 mod address_space;
 mod cache;
+mod contention;
 mod disks;
 mod files;
 mod functions;
@@ -27,6 +28,7 @@ pub use ckb_probe_symbols::{
     FirstInstruction, GLOB_LIMIT, Glob, GlobError, Machine, SearchError, SymbolName, demangle,
     syscall_name, syscall_number,
 };
+pub use contention::ContentionFiles;
 pub use disks::{BlockDevice, block_devices};
 pub use files::OpenFiles;
 pub use functions::{

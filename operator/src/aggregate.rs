@@ -15,6 +15,7 @@ mod alarms;
 mod anomalies;
 mod captures;
 mod conditions;
+mod contention;
 mod events;
 mod fleet;
 mod health;

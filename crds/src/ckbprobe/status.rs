@@ -350,6 +350,11 @@ pub struct AnomalyStatus {
     pub times: String,
     /// For how many report intervals it has not been as usual.
     pub intervals: u32,
+    /// What the targets waited for in the interval in which this was first told, against what is usual of it: CPUs, the CPU limit, disks, TCP segments sent
+    /// again; and of which of these nothing is known. What was beside it need not be its cause.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub beside: String,
 }
 
 /// One target.

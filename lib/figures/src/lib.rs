@@ -8,6 +8,7 @@
 
 pub mod anomaly;
 pub mod comparison;
+pub mod contention;
 pub mod figures;
 pub mod fleet;
 pub mod histogram;

@@ -199,6 +199,7 @@ impl Candidate {
         }
         if step >= Step::Bare {
             shorten(&mut instance.message);
+            instance.contention = None;
         }
         instance
     }

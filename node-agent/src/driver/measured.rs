@@ -1,5 +1,6 @@
 //! A process, measured once for all views of it.
 
+mod accounts;
 mod completeness;
 mod fresh;
 mod renewal;
@@ -10,6 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use accounts::AccountFiles;
+use ckb_probe_core::contention::Accounts;
 use ckb_probe_crds::{Breach, Overhead, Reason};
 use completeness::{Completeness, Retry};
 use fresh::Fresh;
@@ -52,6 +55,8 @@ pub struct Measured {
     noted: Vec<TimedFact>,
     /// Whether what was attached to is what it runs.
     renewals: Renewals,
+    /// What its container waits for.
+    accounts: AccountFiles,
 }
 
 /// What came of what was being done for a process.
@@ -135,7 +140,13 @@ impl Measured {
             owed: 0.0,
             noted: Vec::new(),
             renewals: Renewals::default(),
+            accounts: AccountFiles::default(),
         })
+    }
+
+    /// What its container has waited for up to now; None until that can be read.
+    pub fn accounts(&mut self) -> Option<Accounts> {
+        self.accounts.read()
     }
 
     /// Measures what these probes ask, in place of what was measured before, of which nothing is lost that was counted: what was
@@ -182,6 +193,8 @@ impl Measured {
             self.state.refuse(Fresh::refused(questions, TOO_MANY, now));
             return self.tell(views, now);
         }
+        self.accounts
+            .open(&tools.workers, &self.namespace, self.process);
         let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
         let namespace = Arc::clone(&self.namespace);
         let owed = self.owed;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ckb_probe_core::contention::Accounts;
 use ckb_probe_crds::Assignment;
 
 use super::{log_limiter::LogLimiter, measurement::Total};
@@ -21,6 +22,8 @@ pub struct View {
     pub stage: Stage,
     /// What measuring its process had cost when its last interval ended.
     pub spent: Total,
+    /// What its container had waited for then.
+    pub accounts: Option<Accounts>,
     /// How many lines its events may be, and who it is in each; None: all are told as they are.
     pub flow: Option<LogLimiter>,
     /// How the last report says that it stands.
@@ -72,6 +75,7 @@ impl View {
             instance: Arc::new(instance),
             stage: self.stage,
             spent: self.spent.clone(),
+            accounts: self.accounts,
             flow: self.flow.clone(),
             told: None,
         }

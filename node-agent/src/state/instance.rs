@@ -8,7 +8,7 @@ pub use reported_state::ReportedState;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{Breach, Name, Overhead, Reason};
+use ckb_probe_crds::{Breach, Contention, Name, Overhead, Reason};
 use serde_json::Value;
 
 use super::{
@@ -95,6 +95,8 @@ pub struct Instance {
     pub budget_percent: f64,
     /// What the floor granted besides in the last interval, as a part of the CPU time that the process used itself.
     pub floor_ratio: Option<f64>,
+    /// What its container waited for in the last interval.
+    pub contention: Option<Contention>,
     terms: Terms,
     stage: Stage,
     lost_latest: BTreeMap<(usize, Name), u64>,
@@ -122,6 +124,7 @@ impl Instance {
             own_ratio: None,
             budget_percent: terms.overhead.max_percent,
             floor_ratio: None,
+            contention: None,
             stage: Stage::New,
             lost_latest: BTreeMap::new(),
             attached_before: false,
@@ -257,6 +260,7 @@ impl Instance {
         self.stage = Stage::Waiting;
         self.overhead_ratio = None;
         self.own_ratio = None;
+        self.contention = None;
     }
 
     /// Why the target must be left alone: it died within seconds of an attach, more than once.

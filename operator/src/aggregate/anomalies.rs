@@ -10,6 +10,8 @@ use ckb_probe_crds::{
 };
 use k8s_openapi::jiff::Timestamp;
 
+use super::contention::{Told, Waits};
+
 /// How many anomalies of a probe a status lists.
 const MAX_ANOMALIES: usize = 10;
 
@@ -32,6 +34,9 @@ pub struct Past {
     targets: usize,
     /// What the figures that are not as usual were as they began.
     begun: BTreeMap<Figure, Begun>,
+    /// What the targets usually wait for, and how that was in the last interval.
+    waits: Waits,
+    beside: String,
 }
 
 /// An anomaly as it began: in a message that is to stand as long as it lasts.
@@ -39,6 +44,8 @@ pub struct Past {
 struct Begun {
     since: Timestamp,
     anomaly: Anomaly,
+    /// What the targets waited for then.
+    beside: String,
 }
 
 /// A report interval of all targets together.
@@ -70,8 +77,18 @@ impl Past {
             // What targets that come or go do to the figures is not unusual.
             self.courses.clear();
             self.begun.clear();
+            self.waits = Waits::default();
         }
         (self.reported, self.targets) = (Some(interval.reported), interval.targets);
+    }
+
+    /// What its targets waited for in the interval that began last.
+    pub fn look_beside(&mut self, told: &[Told]) {
+        self.beside = self.waits.beside(told);
+        match self.begun.is_empty() {
+            true => self.waits.learn(told),
+            false => self.waits.hold(),
+        }
     }
 
     /// What a row of a probe was in the interval that began last.
@@ -93,6 +110,7 @@ impl Past {
                     let begun = || Begun {
                         since: now,
                         anomaly,
+                        beside: self.beside.clone(),
                     };
                     self.begun.entry(figure).or_insert_with(begun);
                 }
@@ -121,16 +139,18 @@ impl Past {
 
     /// The figures of a probe that are not as usual, those that differ most first.
     pub fn anomalies(&self, probe: &str, descriptor: &Descriptor) -> Vec<AnomalyStatus> {
-        let mut found: Vec<(&Figure, Anomaly)> = self
+        let mut found: Vec<(&Figure, Anomaly, &Begun)> = self
             .begun
-            .keys()
-            .filter(|(of, ..)| of == probe)
-            .filter_map(|figure| Some((figure, self.courses.get(figure)?.anomaly()?)))
+            .iter()
+            .filter(|((of, ..), _)| of == probe)
+            .filter_map(|(figure, begun)| {
+                Some((figure, self.courses.get(figure)?.anomaly()?, begun))
+            })
             .collect();
-        found.sort_by(|(_, a), (_, b)| distance(b).total_cmp(&distance(a)));
+        found.sort_by(|(_, a, _), (_, b, _)| distance(b).total_cmp(&distance(a)));
         let listed = found.into_iter().take(MAX_ANOMALIES);
         listed
-            .filter_map(|((_, row, name), anomaly)| {
+            .filter_map(|((_, row, name), anomaly, begun)| {
                 let column = column(descriptor, name)?;
                 let written = |number| descriptor.written(column.value, number);
                 Some(AnomalyStatus {
@@ -140,6 +160,7 @@ impl Past {
                     usual: written(anomaly.usual),
                     times: numbers::rate(anomaly.times()),
                     intervals: anomaly.lasted,
+                    beside: begun.beside.clone(),
                 })
             })
             .collect()
@@ -153,9 +174,17 @@ impl Past {
             .filter(|((of, ..), _)| of == probe)
             .collect();
         found.sort_by(|(_, a), (_, b)| distance(&b.anomaly).total_cmp(&distance(&a.anomaly)));
-        let told = found
-            .into_iter()
-            .filter_map(|(figure, begun)| sentence(figure, begun, descriptor));
+        let mut said: Vec<&str> = Vec::new();
+        let told = found.into_iter().filter_map(|(figure, begun)| {
+            // What began in one interval has the same beside it.
+            let is_new = !said.contains(&&*begun.beside);
+            said.push(&begun.beside);
+            let told = sentence(figure, begun, descriptor)?;
+            Some(match is_new {
+                true => with_evidence(told, begun),
+                false => told,
+            })
+        });
         told.collect()
     }
 
@@ -167,7 +196,8 @@ impl Past {
         let far = |(_, begun): &(&Figure, &Begun)| distance(&begun.anomaly);
         let most = self.begun.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
         let (figure, begun) = most?;
-        sentence(figure, begun, descriptor(&figure.0)?)
+        let told = sentence(figure, begun, descriptor(&figure.0)?)?;
+        Some(with_evidence(told, begun))
     }
 
     /// How many figures are not as usual.
@@ -180,12 +210,27 @@ impl Past {
 fn sentence(figure: &Figure, begun: &Begun, descriptor: &Descriptor) -> Option<String> {
     let (probe, row, name) = figure;
     let value = column(descriptor, name)?.value;
-    let Begun { since, anomaly } = begun;
+    let Begun {
+        since,
+        anomaly,
+        beside: _,
+    } = begun;
     Some(format!(
         "probe {probe}: {name} of {row} is not as usual since {since:.0}: it was {}, and is usually {}",
         descriptor.written(value, anomaly.value),
         descriptor.written(value, anomaly.usual),
     ))
+}
+
+/// The same with what was beside it, of which it is not known what that has to do with it.
+fn with_evidence(sentence: String, begun: &Begun) -> String {
+    match begun.beside.is_empty() {
+        true => sentence,
+        false => format!(
+            "{sentence}. In the same interval, which need not be why: {}",
+            begun.beside
+        ),
+    }
 }
 
 /// How far it is from what is usual, whichever way.

@@ -102,6 +102,14 @@ fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mu
         return;
     }
     past.begin(&interval);
+    let waits = targets
+        .iter()
+        .filter(|target| target.state == InstanceState::Attached);
+    let waits = waits.map(|target| {
+        let contention = target.report.and_then(|report| report.contention);
+        (target.pod.reference.name.as_str(), contention)
+    });
+    past.look_beside(&waits.collect::<Vec<_>>());
     let asked = |name: &str| spec.probes.iter().position(|probe| probe.name == name);
     past.keep(
         |probe| asked(probe).is_some(),

@@ -3,6 +3,7 @@
 
 pub mod collector;
 pub mod container;
+pub mod cpu_limit;
 pub mod disk;
 pub mod fixture;
 pub mod mount;
@@ -24,6 +25,7 @@ use std::{
 
 pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
 pub use container::Container;
+pub use cpu_limit::CpuLimit;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
 pub use probe::{Probe, Rows, ckb_probe, folded, refusal, works};

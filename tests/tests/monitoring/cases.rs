@@ -187,4 +187,11 @@ pub const ALL: &[Case] = cases! {
     CkbKilledForMemory Raised at "25m", "the first, with which the series begins":
         ["ckb_probe_process_oom_kills_total{TARGET, command=\"ckb\"}", "_x20 1x60"];
     CkbKilledForMemory Quiet at "100m", "long ago": ["ckb_probe_process_oom_kills_total{TARGET, command=\"ckb\"}", "1x120"];
+
+    CkbFiguresUnusual Raised at "30m", "two figures for ten minutes, of a CkbProbe with a target":
+        ["ckb_probe_target_attached{TARGET}", "1x60"] ["ckb_probe_anomalies{namespace=\"ckb\", ckbprobe=\"ckb\"}", "_x20 2x40"];
+    CkbFiguresUnusual Quiet at "24m", "for four minutes":
+        ["ckb_probe_target_attached{TARGET}", "1x60"] ["ckb_probe_anomalies{namespace=\"ckb\", ckbprobe=\"ckb\"}", "_x20 2x40"];
+    CkbFiguresUnusual Quiet at "40m", "over for ten minutes, with which the series ends":
+        ["ckb_probe_target_attached{TARGET}", "1x60"] ["ckb_probe_anomalies{namespace=\"ckb\", ckbprobe=\"ckb\"}", "2x30 stale"];
 };

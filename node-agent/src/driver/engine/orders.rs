@@ -145,6 +145,7 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
+                accounts: None,
                 flow: Some(LogLimiter::new(now)),
                 told: None,
             };

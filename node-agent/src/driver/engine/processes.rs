@@ -62,6 +62,7 @@ impl Engine {
         };
         for view in &mut views {
             view.spent = Total::default();
+            view.accounts = None;
         }
         let mut views = looking(views);
         if !measured.is_busy(&self.tools, &mut views, self.clock) {

@@ -55,6 +55,7 @@ fn known(assignment: Assignment) -> View {
         instance: instance.into(),
         stage: Stage::Waiting,
         spent: Total::default(),
+        accounts: None,
         flow: Some(LogLimiter::new(Duration::ZERO)),
         told: None,
     }

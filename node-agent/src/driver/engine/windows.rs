@@ -56,7 +56,10 @@ impl Engine {
         };
         let now = self.clock.now();
         let process = view.process();
-        let measured = process.and_then(|process| self.processes.get_mut(&process));
+        let mut measured = process.and_then(|process| self.processes.get_mut(&process));
+        let accounts = measured.as_mut().and_then(|one| one.accounts());
+        let before = std::mem::replace(&mut view.accounts, accounts);
+        view.instance_mut().contention = accounts.zip(before).map(|(now, then)| now.since(&then));
         match measured.and_then(|one| one.measurement(&self.tools)) {
             Some(measurement) => {
                 let total = measurement.total(now);

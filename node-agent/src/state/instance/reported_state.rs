@@ -64,6 +64,7 @@ impl Instance {
                 .overhead_ratio
                 .map(|_| millipercent(self.budget_percent / 100.0)),
             floor_millipercent: self.floor_ratio.map(millipercent),
+            contention: self.contention,
             // Whoever exports knows.
             spans: None,
             probes,

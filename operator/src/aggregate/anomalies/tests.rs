@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ckb_probe_crds::{Figures, IntervalFigures, Summary};
+use ckb_probe_crds::{Contention, Figures, IntervalFigures, Summary};
 
 use super::*;
 use crate::testing::at;
@@ -32,6 +32,8 @@ struct Watched {
     past: Past,
     intervals: i64,
     targets: usize,
+    /// Of how many periods of a hundred they are throttled.
+    throttled: u64,
 }
 
 impl Watched {
@@ -40,6 +42,7 @@ impl Watched {
             past: Past::default(),
             intervals: 0,
             targets,
+            throttled: 0,
         }
     }
 
@@ -52,6 +55,11 @@ impl Watched {
         };
         assert!(self.past.is_next(&interval));
         self.past.begin(&interval);
+        let contention = Contention {
+            throttled_millipercent: Some(self.throttled * 1000),
+            ..Contention::default()
+        };
+        self.past.look_beside(&[("ckb-0", Some(contention))]);
         self.past.see("storage", descriptor(), "Get", row);
         self.past.anomalies("storage", descriptor())
     }
@@ -104,6 +112,41 @@ fn what_takes_twice_as_long_is_told_in_the_third_interval_until_it_is_over_for_t
     assert_eq!(watched.interval(&usual).len(), 1);
     assert_eq!(watched.interval(&usual), []);
     assert_eq!((said(&watched), watched.past.count()), (vec![], 0));
+}
+
+#[test]
+fn what_was_beside_it_is_told_as_it_was_then_and_of_figures_that_began_together_once() {
+    let mut watched = Watched::new(1).day();
+    watched.throttled = 38;
+    let slow_and_few = calls(15_000, 216);
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        found = watched.interval(&slow_and_few);
+    }
+    let beside = "38% of the CPU limit's periods throttled, usually 0% (pod ckb-0); \
+                  unknown: waiting for a CPU, waiting for a disk, TCP segments sent again";
+    let besides: Vec<_> = found.iter().map(|one| &*one.beside).collect();
+    assert_eq!(besides, [beside; 2], "{found:?}");
+    let said = |watched: &Watched| watched.past.sentences("storage", descriptor());
+    let sentences = said(&watched);
+    let evidence = format!(". In the same interval, which need not be why: {beside}");
+    assert!(sentences[0].ends_with(&evidence), "{sentences:?}");
+    assert!(!sentences[1].contains("throttled"), "{sentences:?}");
+    let gravest = watched.past.gravest(|_| Some(descriptor())).unwrap();
+    assert!(gravest.ends_with(&evidence), "{gravest}");
+    // It is what was beside its beginning, however that goes on; and it is not what is usual, however long.
+    watched.throttled = 0;
+    assert_eq!(watched.interval(&slow_and_few)[0].beside, beside);
+    assert_eq!(said(&watched), sentences);
+    for throttled in [40; 100] {
+        watched.throttled = throttled;
+        watched.interval(&slow_and_few);
+    }
+    assert!(
+        watched.past.beside.starts_with("40% of"),
+        "{}",
+        watched.past.beside
+    );
 }
 
 #[test]

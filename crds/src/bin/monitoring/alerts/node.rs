@@ -184,5 +184,18 @@ pub fn alerts() -> Vec<Alert> {
             description: "{{ $labels.command }} in {{ $labels.namespace }}/{{ $labels.pod }} was killed to free memory, \
                           {{ $value | humanize }} times in the last hour.",
         },
+        Alert {
+            alert: "CkbFiguresUnusual",
+            needs: None,
+            // Who has no anomaly has no series of them, but targets.
+            value: "max by (cluster, namespace, ckbprobe) (ckb_probe_anomalies or ckb_probe_target_attached * 0)".to_string(),
+            sign: Above,
+            threshold: 0.0,
+            lasts: "5m",
+            severity: Warning,
+            summary: "Figures are not as they usually are",
+            description: "{{ $value }} figures of the CkbProbe {{ $labels.namespace }}/{{ $labels.ckbprobe }} are not as they usually are, by their \
+                          own past: its status says which, and what its targets waited for.",
+        },
     ]
 }

@@ -5,6 +5,11 @@ use crate::query::{chosen, most_of_pods, of_cluster, quantile, rate};
 
 pub fn dashboard() -> Dashboard {
     let attached = chosen("ckb_probe_target_attached", "");
+    // Anomalies are of a CkbProbe, and of no pod.
+    let of_namespace =
+        |metric: &str| format!("{metric}{{cluster=~\"$cluster\", namespace=~\"$namespace\"}}");
+    let anomalies = of_namespace("ckb_probe_anomalies");
+    let measured = of_namespace("ckb_probe_target_attached");
     let firing = chosen("ckb_probe_target_firing", "");
     let lost = chosen("ckb_probe_lost_total", "what!~\"cut|lines\"");
     let samples = rate(&chosen("ckb_probe_samples_total", ""));
@@ -66,6 +71,16 @@ pub fn dashboard() -> Dashboard {
                 vec![(
                     format!("sum by (namespace, pod, ckbprobe, probe) ({samples})"),
                     "{{pod}} {{ckbprobe}}/{{probe}}",
+                )],
+            ),
+            lines(
+                "Is anything not as usual?",
+                "Figures of each CkbProbe that are not as they usually are, by their own past: its status says which.",
+                Unit::Number,
+                vec![(
+                    // Who has no anomaly has no series of them, but targets.
+                    format!("max by (namespace, ckbprobe) ({anomalies} or {measured} * 0)"),
+                    "{{namespace}}/{{ckbprobe}}",
                 )],
             ),
             lines(
