@@ -8,6 +8,7 @@
 mod argument;
 mod ckbprobe;
 mod conditions;
+pub mod contention;
 pub mod definitions;
 pub mod descriptor;
 mod duration;
@@ -17,14 +18,13 @@ mod nodeprobe;
 mod profile;
 pub mod report;
 mod rules;
-mod waits;
 
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use argument::Argument;
 pub use ckb_probe_figures::{
     Balance, Distribution, Effect, FEWEST_PAIRS, Figures, Histogram, IntervalFigures, Lasted, Name,
-    Passed, Share, SliceShape, Spread, Summary, Turns, Value, Variance, anomaly, contention,
-    display_nanos, figures, fleet, histogram, numbers,
+    Passed, Share, SliceShape, Spread, Summary, Turns, Value, Variance, anomaly, display_nanos,
+    figures, fleet, histogram, numbers,
 };
 pub use ckbprobe::{
     AnomalyStatus, Breach, CaptureState, CaptureStatus, CkbProbe, CkbProbeSpec, CkbProbeStatus,
@@ -32,6 +32,7 @@ pub use ckbprobe::{
     PartStatus, ProbeStatus, RowStatus, SpanCounts, SupportStatus, Target, TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
+pub use contention::Contention;
 pub use descriptor::Descriptor;
 pub use duration::Duration;
 pub use kinds::{Kind, KindSpec, Probe};
@@ -45,7 +46,6 @@ pub use profile::{
     part_name, part_place,
 };
 pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport};
-pub use waits::Contention;
 
 /// The API group of all resources.
 pub const GROUP: &str = "ckbprobe.dev";

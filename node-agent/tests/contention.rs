@@ -232,6 +232,42 @@ fn accounts_that_are_not_the_kernels_are_not_read() {
     assert!(hostile.segments.is_some());
 }
 
+/// As a container's runtime has it: in a namespace of cgroups of its own, where that of the container is the root of all that is mounted.
+#[test]
+fn what_a_container_waits_for_is_found_where_it_sees_its_own_cgroup_alone() {
+    if !is_root() {
+        return;
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut mounts = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let Some(hierarchy) = mounts.find(|fields| fields[2] == "cgroup2") else {
+        eprintln!("there are no cgroups of version 2 here");
+        return;
+    };
+    let enters = "umount -l $0 && mount -t cgroup2 none $0 && echo runs && exec sleep 600";
+    let arguments = ["--cgroup", "--mount", "sh", "-c", enters, hierarchy[1]];
+    let inner = Container::run_with(8, Path::new("/usr/bin/unshare"), &arguments, None);
+    let outer = Container::run_with(
+        9,
+        Path::new("/bin/sh"),
+        &["-c", "echo runs; exec sleep 600"],
+        None,
+    );
+    let [inner, outer] = [&inner, &outer].map(|container| {
+        let found = process(container.pid(), |_| true).unwrap().unwrap();
+        ContentionFiles::open(found.id).read()
+    });
+    if outer.cpu_wait.is_none() {
+        eprintln!("this kernel does not account for pressure");
+    }
+    assert_eq!(inner.cpu_wait.is_some(), outer.cpu_wait.is_some());
+    assert_eq!(inner.disk_wait.is_some(), outer.disk_wait.is_some());
+    // It is the container's: at the root of all others have waited for hours.
+    assert!(inner.cpu_wait < Some(Duration::from_secs(60)), "{inner:?}");
+}
+
 /// What agents report, from the order to the report.
 #[tokio::test]
 async fn a_report_has_what_the_container_waited_for_in_its_interval() {

@@ -1,5 +1,6 @@
 //! What a target waited for, whatever is measured of it: by what the kernel counts anyway.
 
+pub use ckb_probe_figures::contention::{Baseline, Beside};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
