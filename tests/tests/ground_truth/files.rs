@@ -1,21 +1,17 @@
 //! What operations read from files and write to them, by a program that does so as often as it is told.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
-use ckb_probe_agent::{
-    host::{Session, find_process},
-    kernel::CalibratedTier,
-};
+use ckb_probe_agent::{host::Session, kernel::CalibratedTier};
 use ckb_probe_crds::{
-    Breach, Figures, Overhead,
+    Figures,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use ckb_probe_testkit::Fixture;
 
-use crate::harness::{by_every_tier, lost, operation};
+use crate::harness::{attach_to, by_every_tier, lost, operation};
 
 fn attach(program: &Fixture, means: CalibratedTier) -> Session {
-    let process = find_process(Some(program.pid()), "").unwrap();
     let kind = RocksDbProbe {
         operations: Operation::ALL.to_vec(),
         by_column_family: true,
@@ -23,12 +19,7 @@ fn attach(program: &Fixture, means: CalibratedTier) -> Session {
         health: false,
         ..RocksDbProbe::default()
     };
-    let overhead = Overhead {
-        on_breach: Breach::Report,
-        ..Overhead::default()
-    };
-    let hour = Duration::from_secs(3600);
-    Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
+    attach_to(program.pid(), means, kind)
 }
 
 /// What is told of files.

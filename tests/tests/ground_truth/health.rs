@@ -1,18 +1,10 @@
 //! What RocksDB says of its own health, by functions that say what they are told.
 
-use std::time::Duration;
-
-use ckb_probe_agent::{
-    host::{Session, find_process},
-    state::series::RowState,
-};
-use ckb_probe_crds::{
-    Breach, Overhead,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
+use ckb_probe_agent::{host::Session, state::series::RowState};
+use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
 use ckb_probe_testkit::Fixture;
 
-use crate::harness::by_every_tier;
+use crate::harness::{attach_to, by_every_tier};
 
 /// Nothing of calls.
 fn health() -> RocksDbProbe {
@@ -24,17 +16,10 @@ fn health() -> RocksDbProbe {
 
 /// Plays a test by each tier, with a database of which this is measured.
 fn measured(kind: &RocksDbProbe, test: impl Fn(&mut Fixture, &mut Session)) {
-    let overhead = Overhead {
-        on_breach: Breach::Report,
-        ..Overhead::default()
-    };
-    let hour = Duration::from_secs(3600);
     by_every_tier(|means| {
         let mut database = Fixture::named("health", &[]);
-        let process = find_process(Some(database.pid()), "").unwrap();
-        let kind = kind.clone().into();
-        let session = Session::attach(Ok(means), process, kind, overhead.clone(), hour);
-        test(&mut database, &mut session.unwrap());
+        let mut session = attach_to(database.pid(), means, kind.clone());
+        test(&mut database, &mut session);
     });
 }
 

@@ -62,7 +62,7 @@ fn budget(means: CalibratedTier) -> Overhead {
 
 fn begin(variant: &str, means: CalibratedTier) -> (GroundTruth, Session) {
     let fixture = GroundTruth::start(variant, &[], &PLAN).unwrap();
-    let session = attach_within(&fixture, means, asked(), budget(means));
+    let session = attach_within(fixture.pid(), means, asked(), budget(means));
     (fixture, session)
 }
 
@@ -193,7 +193,7 @@ fn a_call_that_outlasts_a_change_of_the_plan_is_counted_and_is_over_when_it_ends
             slow_threshold: Duration::from_millis(20).into(),
             ..asked()
         };
-        let mut session = attach_within(&fixture, means, kind, budget(means));
+        let mut session = attach_within(fixture.pid(), means, kind, budget(means));
         idle(&mut session);
         go(&mut fixture, "", &mut session, |_| ());
         session.read().unwrap();

@@ -114,21 +114,26 @@ pub fn these(operations: &[Asked]) -> RocksDbProbe {
 
 /// Attaches for good: every call is counted, whatever it costs.
 pub fn attach(fixture: &GroundTruth, means: CalibratedTier, kind: RocksDbProbe) -> Session {
+    attach_to(fixture.pid(), means, kind)
+}
+
+/// The same to any process.
+pub fn attach_to(pid: u32, means: CalibratedTier, kind: RocksDbProbe) -> Session {
     let overhead = Overhead {
         on_breach: Breach::Report,
         ..Overhead::default()
     };
-    attach_within(fixture, means, kind, overhead)
+    attach_within(pid, means, kind, overhead)
 }
 
-/// Attaches on these terms.
+/// Attaches to a process on these terms.
 pub fn attach_within(
-    fixture: &GroundTruth,
+    pid: u32,
     means: CalibratedTier,
     kind: RocksDbProbe,
     overhead: Overhead,
 ) -> Session {
-    let process = find_process(Some(fixture.pid()), "").unwrap();
+    let process = find_process(Some(pid), "").unwrap();
     let hour = Duration::from_secs(3600);
     Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
 }
