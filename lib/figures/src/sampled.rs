@@ -218,6 +218,11 @@ impl Ratio {
         (self.there > 0.0).then(|| self.chance() / CHANCE + (1.0 - self.value()).max(0.0))
     }
 
+    /// By how much it is more than [what is certain of it](Self::certain).
+    fn held_back(&self) -> f64 {
+        (self.value() - self.certain()).max(0.0)
+    }
+
     /// The ratio, so far as it is not what chance makes of it: of bursts a few slices meet much or little, and a total that was set right by
     /// that would be off by more.
     fn certain(&self) -> f64 {
@@ -248,16 +253,17 @@ impl Balance {
     }
 
     /// The standard error of that, as a part of it, for what probes really take: as much of what is believed as calibration may be off by, or
-    /// of what is seen as is chance, whichever is less. It is the same of one slice and of the next, so it does not fall with their number.
+    /// of what is seen as is chance, whichever is less; but no less than what is seen that they take more, and is not believed yet since slices are
+    /// few. It is the same of one slice and of the next, so it does not fall with their number.
     pub fn doubt(&self) -> f64 {
         let (probing, own) = self.probing;
         if own <= 0.0 {
             return 0.0;
         }
         let believed = COST_ERROR * probing / own;
-        self.speed
-            .doubt()
-            .map_or(believed, |seen| seen.min(believed))
+        let doubt = self.speed.doubt();
+        let doubt = doubt.map_or(believed, |seen| seen.min(believed));
+        doubt.max(self.speed.held_back())
     }
 }
 

@@ -148,6 +148,31 @@ fn what_probes_may_take_more_than_is_believed_is_in_doubt_where_nothing_shows_it
 }
 
 #[test]
+fn what_few_slices_show_of_what_probes_take_is_in_doubt_until_it_is_believed() {
+    let passed = |own: f64, wall: f64| Passed { own, wall };
+    let mut balance = Balance::default();
+    // A tenth of its time in slices is the probes', of which a fiftieth was believed to be.
+    let slice = |balance: &mut Balance| {
+        let lasted = lasted(passed(0.02, 0.018), passed(0.48, 0.48), 0.0004);
+        balance.observe(&SHORT, &lasted);
+        [balance.factor() - 1.0, balance.doubt()]
+    };
+    let [corrected, doubt] = slice(&mut balance);
+    assert_eq!(corrected, 0.0);
+    assert!((0.11..0.112).contains(&doubt), "{doubt}");
+    let all: Vec<[f64; 2]> = (0..99).map(|_| slice(&mut balance)).collect();
+    // What is not corrected is in doubt, and nothing more.
+    for [corrected, doubt] in &all[..8] {
+        assert!(
+            (0.11..0.112).contains(&(corrected + doubt)),
+            "{corrected} {doubt}"
+        );
+    }
+    let [corrected, doubt] = all[98];
+    assert!(corrected > 0.105 && doubt <= 0.006, "{corrected} {doubt}");
+}
+
+#[test]
 fn what_slices_lasted_long_ago_is_forgotten() {
     let passed = |own, wall| Passed { own, wall };
     let lasted = |seconds| Lasted {
