@@ -147,8 +147,9 @@ mod tests {
             baseline.learn(Some(0.9));
         }
         baseline.hold();
-        for _ in 0..1000 {
-            baseline.hold();
+        // It is over: what is learned then goes on from before.
+        for _ in 0..=WAITS {
+            baseline.learn(Some(0.0));
         }
         let (part, usual) = (0.9, 0.0);
         assert_eq!(
