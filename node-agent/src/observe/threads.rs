@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn threads_that_are_not_there_have_ended_and_what_shares_memory_has_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let all = folder.path();
+        let folder = ckb_probe_testkit::Folder::new();
+        let all = &folder.path("");
         // 7 and 8 are threads, and 9 another process.
         for directory in ["7/task/7", "7/task/8", "8", "9"] {
             fs::create_dir_all(all.join(directory)).unwrap();
@@ -78,7 +78,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let number = nix::unistd::gettid().as_raw().cast_unsigned();
             tell.send(number).unwrap();
-            drop(ends.recv());
+            let _ = ends.recv();
         });
         let both = BTreeSet::from([process.pid, told.recv().unwrap()]);
         assert_eq!(ended_threads(process, both.clone()), BTreeSet::new());
