@@ -46,10 +46,10 @@ impl Libraries {
 
     /// A file of which the process has another of the same path by now.
     pub fn replaced_in(&self, now: &Self) -> Option<&Path> {
-        let replaced = |(path, number): &(&PathBuf, &Box<[u8]>)| {
-            now.0.get(*path).is_some_and(|other| other != *number)
-        };
-        self.0.iter().find(replaced).map(|(path, _)| path.as_path())
+        self.0.iter().find_map(|(path, number)| {
+            let other = now.0.get(path)?;
+            (other != number).then_some(path.as_path())
+        })
     }
 }
 

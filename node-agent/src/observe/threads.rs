@@ -49,14 +49,12 @@ fn ended_in(all: &Path, own: &Path, pid: u32, threads: BTreeSet<u32>) -> BTreeSe
 
 #[cfg(test)]
 mod tests {
-    use ckb_probe_testkit::{Folder, wait_until};
-
     use super::*;
 
     #[test]
     fn threads_that_are_not_there_have_ended_and_what_shares_memory_has_not() {
-        let folder = Folder::new();
-        let all = &folder.path("proc");
+        let folder = ckb_probe_testkit::Folder::new();
+        let all = &folder.path("");
         // 7 and 8 are threads, and 9 another process.
         for directory in ["7/task/7", "7/task/8", "8", "9"] {
             fs::create_dir_all(all.join(directory)).unwrap();
@@ -88,7 +86,7 @@ mod tests {
         thread.join().unwrap();
         // Whoever joins it is told a moment before it is gone.
         let gone = || ended_threads(process, both.clone());
-        wait_until("the end of the thread", || !gone().is_empty());
+        ckb_probe_testkit::wait_until("the end of the thread", || !gone().is_empty());
         assert!(!gone().contains(&process.pid));
     }
 }
