@@ -23,7 +23,7 @@ use crate::{
     mechanism::{Event, Refusal, profile::Finished},
     observe::Process,
     preflight::Unmeasurable,
-    state::instance::Instance,
+    state::{instance::Instance, probe::ProbeState},
     target::{Action, Desired, InstanceKey, Located},
 };
 
@@ -39,8 +39,9 @@ pub struct Session {
     engine: Engine,
     key: InstanceKey,
     keeps_stacks: bool,
-    /// How often the process was measured anew, as it executed another program.
+    /// How often the process was measured anew, as it executed another program; and how often that was said.
     executed: u64,
+    executed_told: u64,
 }
 
 impl Session {
@@ -56,7 +57,8 @@ impl Session {
         Self::attach_all(means, process, probes, overhead, interval)
     }
 
-    /// The same of several questions, of which the kernel may lack what some need: [`Self::lacks`] says of which.
+    /// The same of several questions, of which some may be refused, since the process or the kernel lacks what they need: [`Self::lacks`] says
+    /// of which.
     pub fn attach_all(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -67,7 +69,7 @@ impl Session {
         Self::begin(means, process, (probes, overhead), interval, false)
     }
 
-    /// The same, for who takes windows of stacks by [`Self::stacks`]. Of several questions some may be refused: the report says which.
+    /// The same, for who takes windows of stacks by [`Self::stacks`].
     pub fn attach_with_stacks(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -122,6 +124,7 @@ impl Session {
             key,
             keeps_stacks,
             executed: 0,
+            executed_told: 0,
         };
         // A process that has just begun may not have mapped its libraries yet.
         for _ in 0..WAITS {
@@ -141,17 +144,27 @@ impl Session {
     /// Why nothing is to be measured, if so.
     fn refusal(&self) -> Option<&Refusal> {
         let books = &self.instance().probes;
-        let refusals = books.iter().filter_map(|book| book.refusal());
-        let refused = refusals.clone().count();
-        // Who records is told of the others in each report; and what the kernel has not keeps no other from anything.
-        let is_the_kernels = refused == books.iter().filter_map(|book| book.unsupported()).count();
-        let goes_on = refused < books.len() && (self.keeps_stacks || is_the_kernels);
-        refusals.into_iter().next().filter(|_| !goes_on)
+        let mut refusals = books.iter().filter_map(|book| book.refusal());
+        // What one lacks keeps no other from anything.
+        let goes_on = refusals.clone().count() < books.len();
+        refusals.next().filter(|_| !goes_on)
     }
 
     /// How often the process was measured anew, as it executed another program: nothing was attached to that.
     pub fn executed(&self) -> u64 {
         self.executed
+    }
+
+    /// Likewise, in a sentence, once: None where that was said, or did not happen.
+    pub fn told_executed(&mut self) -> Option<String> {
+        let executed = self.executed > self.executed_told;
+        self.executed_told = self.executed;
+        executed.then(|| {
+            format!(
+                "process {} executes another program by now, which is measured anew: what it called until then is not counted",
+                self.process.id.pid
+            )
+        })
     }
 
     fn look_for_exec(&mut self) {
@@ -165,13 +178,31 @@ impl Session {
 
     /// What could not be measured, as the end of a sentence; empty when all is.
     pub fn lacks(&self) -> String {
+        self.lacking(|_| true)
+    }
+
+    /// The same without what [`Self::refused`] has.
+    pub fn lacks_of_the_kernel(&self) -> String {
+        self.lacking(|book| book.unsupported().is_some())
+    }
+
+    /// The questions that are not answered, and why, by their names; without those for which the kernel lacks something.
+    pub fn refused(&self) -> Vec<(String, Refusal)> {
+        let probes = self.instance().probes.iter();
+        let refused = probes.filter(|book| book.unsupported().is_none());
+        let named = |book: &ProbeState| Some((book.probe.name.clone(), book.refusal()?.clone()));
+        refused.filter_map(named).collect()
+    }
+
+    fn lacking(&self, of: impl Fn(&ProbeState) -> bool) -> String {
         let probes = || self.instance().probes.iter();
-        let refused = probes().filter_map(|book| Some((&book.probe.name, book.unsupported()?)));
+        let refused = probes().filter(|book| of(book));
+        let refused = refused.filter_map(|book| Some((&book.probe.name, book.refusal()?)));
         let refused = refused.enumerate().map(|(place, (name, refusal))| {
             let but = if place == 0 { "but" } else { "and" };
             format!(", {but} not {name}: {refusal}")
         });
-        let whole = probes().filter(|book| book.unsupported().is_none());
+        let whole = probes().filter(|book| book.refusal().is_none());
         let lacks = whole.filter_map(|book| Some(book.coverage()?.sentence.clone()));
         refused.chain(lacks).collect()
     }
