@@ -36,7 +36,7 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let spans = span_sink(how.otlp.as_deref())?;
     let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
-    let (executable, pid) = (process.executable.clone(), process.id.pid);
+    let executable = process.executable.clone();
     let overhead = how.budget.overhead();
     let interval = how.interval.get();
     let descriptor = question.kind().descriptor();
@@ -55,19 +55,13 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     }
     let mut sampled = Sampled::default();
     let mut is_over = false;
-    let mut executed = 0;
     while !is_over {
         let waited = intervals.next(&mut session).await?;
         is_over = waited.over.is_some();
         if waited.ends_interval() {
             session.close_interval()?;
         }
-        if session.executed() > executed {
-            executed = session.executed();
-            eprintln!(
-                "ckb-probe: process {pid} executes another program by now, which is measured anew: what it called until then is not counted"
-            );
-        }
+        say_executed(&mut session);
         let events = session.told_events();
         if let Some(flames) = &mut flames {
             flames.add(&events, descriptor.row, &executable, session.instance());
@@ -125,6 +119,13 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             Outcome::NothingCalled
         },
     )
+}
+
+/// That it executes another program by now, where it does and that was not said yet.
+pub fn say_executed(session: &mut Session) {
+    if let Some(said) = session.told_executed() {
+        eprintln!("ckb-probe: {said}");
+    }
 }
 
 /// What there is to say of what was not seen, or not whole.
