@@ -17,7 +17,7 @@ use ckb_probe_agent::observe::{ProcessId, is_confined};
 use ckb_probe_crds::{Check, Reason};
 use ckb_probe_testkit::{Fixture, Folder, GroundTruth, wait_until};
 use ckb_probe_views::{
-    diagnosis::{Diagnosis, Place},
+    diagnosis::{Diagnosis, Mark, Place},
     document::{Document, View},
 };
 
@@ -234,6 +234,51 @@ fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
         first.text,
         format!("process {pid} (sleep) ended while it was counted")
     );
+}
+
+#[test]
+fn what_one_question_lacks_keeps_no_other_from_being_measured_and_is_told_by_name() {
+    let plan = ["rocksdb_get_pinned_cf 2000 constant:1000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "100"], &plan).unwrap();
+    let pid = truth.pid().to_string();
+    truth.begin().unwrap();
+    // It has RocksDB's functions, and none of those by which blocks are known.
+    let asked = ["--pid", &pid, "--preset", "latency"];
+    let (found, code) = diagnosed(&[&asked[..], &["--seconds", "2"]].concat());
+    assert_eq!(code, Some(1), "{found:#?}");
+    let failed: Vec<_> = found
+        .findings
+        .iter()
+        .filter(|one| one.mark == Mark::Failed)
+        .collect();
+    assert_eq!(failed.len(), 1, "{found:#?}");
+    assert!(failed[0].text.starts_with("blocks is not measured: "));
+    assert_eq!(failed[0].reason, Some(Reason::SymbolNotFound));
+    let last = found.findings.last().unwrap();
+    assert_eq!((last.place, last.mark), (Place::Figures, Mark::Passed));
+    assert!(last.text.contains("storage "), "{last:?}");
+
+    // `top` says the same, and shows the others.
+    let output = Command::new(CKB_PROBE)
+        .arg("top")
+        .args(asked)
+        .args(["-o", "json"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.starts_with("ckb-probe: attached, but not blocks: "),
+        "{said}"
+    );
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let View::Top(top) = Document::read(&printed).unwrap().view else {
+        panic!("{printed}");
+    };
+    let of = |probe: &str| top.targets.iter().find(|one| one.probe == probe).unwrap();
+    assert_eq!(of("blocks").reason.as_deref(), Some("SymbolNotFound"));
+    assert_eq!(of("storage").reason, None);
+    assert!(of("storage").rows.iter().any(|row| row.row == "Get"));
 }
 
 #[test]

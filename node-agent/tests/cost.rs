@@ -8,6 +8,10 @@
 use std::process::{Command, Output};
 
 use ckb_probe_testkit::{Fixture, Folder, assert_contains, ckb_probe};
+use ckb_probe_views::{
+    cost::Measure,
+    document::{Document, View},
+};
 use serde_json::Value;
 
 /// A program that serves, and the command that tells how often.
@@ -94,6 +98,50 @@ fn what_probes_cost_is_found_and_nothing_where_they_are_met_by_nobody() {
     let of_count = effect(&lines, "CPU time of a count");
     let off = of_count["effect"]["effect"].as_f64().unwrap().abs();
     assert!(off < effect_of_count / 2.0, "{of_count}");
+}
+
+#[test]
+fn what_it_comes_to_is_one_document_that_is_read_back_and_nothing_else_is_printed() {
+    let (_folder, fixture, _) = serving();
+    let options = ["--match", "idle", "--each", "100ms", "--settle", "20ms"];
+    let output = Command::new(ckb_probe())
+        .args(["cost", "functions", "--pid", &fixture.pid().to_string()])
+        .args(options)
+        .args(["--duration", "8s", "-o", "json"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let document = Document::read(&text).unwrap();
+    assert_eq!(text.matches('\n').count(), 1, "{text}");
+    let View::Cost(cost) = document.view else {
+        panic!("{text}");
+    };
+    let name = fixture.pid().to_string();
+    assert!(
+        cost.subject.starts_with(&format!("process {name} (")),
+        "{}",
+        cost.subject
+    );
+    assert!(cost.subject.ends_with(" functions"), "{}", cost.subject);
+    assert_eq!((&*cost.window, &*cost.settle), ("100ms", "20ms"));
+    assert_eq!(cost.ended, None);
+    let compared = cost.compared.iter().find(|one| one.measure == Measure::Cpu);
+    assert_eq!(compared.unwrap().pairs * 2, cost.windows.len());
+}
+
+#[test]
+fn a_window_that_is_too_short_is_refused_with_the_shortest() {
+    let (_folder, fixture, _) = serving();
+    let output = Command::new(ckb_probe())
+        .args(["cost", "functions", "--pid", &fixture.pid().to_string()])
+        .args(["--match", "served", "--each", "99ms"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_contains(&said, "the shortest window is 100ms");
 }
 
 #[test]

@@ -111,6 +111,51 @@ fn a_process_that_executes_another_file_is_measured_anew_and_the_same_file_goes_
 }
 
 #[test]
+fn who_lists_or_records_says_once_that_a_process_executes_another_file() {
+    let folder = Folder::new();
+    let first = fixture(&folder);
+    let second = folder.path("another");
+    std::fs::copy(&first, &second).unwrap();
+    let asks = folder.path("asks.yaml");
+    std::fs::write(&asks, "- {name: a, functions: {match: alpha_one}}\n").unwrap();
+    let to = folder.path("a.record");
+    let [to, asks] = [&to, &asks].map(|path| path.to_str().unwrap().to_owned());
+    let recording = ["record", "--interval", "500ms", "--probe", &asks, "-o", &to];
+    let listing = [
+        "slow",
+        "-o",
+        "json",
+        "--interval",
+        "500ms",
+        "--preset",
+        "disk",
+    ];
+    for arguments in [&recording[..], &listing[..]] {
+        let mut process = Fixture::start_with(&first, &[second.to_str().unwrap()]);
+        let mut probe = Probe::start(process.pid(), arguments);
+        // Long attached, so that nothing keeps it from being measured anew.
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        execute(&mut process, &second);
+        let said = format!(
+            "ckb-probe: process {} executes another program by now, which is measured anew: what it called until then is not counted\n",
+            process.pid()
+        );
+        probe.says(&said);
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        drop(process);
+        let (_, all) = probe.ended();
+        assert_eq!(all.matches(&said).count(), 1, "{all}");
+    }
+    let report = Command::new(ckb_probe())
+        .args(["report", &to])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(report.stdout).unwrap();
+    let told = text.matches("The process executed another program");
+    assert_eq!(told.count(), 1, "{text}");
+}
+
+#[test]
 fn where_a_process_executes_what_lacks_the_functions_that_is_said_and_nothing_is_told_to_be_attached()
  {
     let folder = Folder::new();

@@ -297,6 +297,7 @@ impl Comparison<'_> {
                 false => None,
             },
             readings: watch.readings(),
+            executed: false,
         })
     }
 

@@ -161,6 +161,11 @@ pub fn told_of(moment: Moment, now: Duration) -> Input {
     Input::Moment(moment, now, clock())
 }
 
+/// What a screen is told that is to be read beside what it shows.
+pub fn said_of(text: String) -> Input {
+    Input::Trouble(Some(text))
+}
+
 impl Looker {
     /// Until nobody listens.
     async fn tell(&mut self, first: Moment, told: Sender<Input>) {

@@ -13,6 +13,7 @@ impl Interval {
         self.at = later.at;
         self.milliseconds += theirs;
         self.own_cpu += later.own_cpu;
+        self.renewed += later.renewed;
         for probe in &later.probes {
             match self.probes.iter_mut().find(|one| one.name == probe.name) {
                 Some(held) => held.follow(probe, ours, theirs),

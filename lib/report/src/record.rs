@@ -82,6 +82,9 @@ pub struct Interval {
     /// CPU time of the recorder itself, in milliseconds.
     #[serde(default)]
     pub own_cpu: u64,
+    /// How often the process was measured anew: it executed another program, or opened another file in place of a library.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub renewed: u64,
     /// What each probe told.
     #[serde(default)]
     pub probes: Vec<ProbeInterval>,
@@ -132,8 +135,8 @@ pub struct Row {
     pub parts: Vec<Row>,
 }
 
-fn is_none(milliseconds: &u64) -> bool {
-    *milliseconds == 0
+fn is_none(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How a run ended.
@@ -173,6 +176,7 @@ impl Interval {
             cost: report.overhead_millipercent,
             floor: report.floor_millipercent,
             own_cpu: 0,
+            renewed: 0,
             probes: probes.collect(),
         }
     }

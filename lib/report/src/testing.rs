@@ -76,6 +76,7 @@ pub fn interval(number: u64, rows: Vec<Row>) -> Interval {
         cost: Some(400),
         floor: None,
         own_cpu: 10,
+        renewed: 0,
         probes: vec![ProbeInterval {
             name: "storage".to_owned(),
             rows,

@@ -79,6 +79,13 @@ pub struct Window {
     /// What that CPU time was reckoned from; of a cluster.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub readings: Vec<Reading>,
+    /// Whether the process executed another program in it, or since the window before; of a host.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub executed: bool,
+}
+
+fn is_false(of: &bool) -> bool {
+    !of
 }
 
 /// What a kubelet said of a container at the two ends of a window.
@@ -123,11 +130,11 @@ pub struct Compared {
     pub noise: bool,
 }
 
-/// What a CkbProbe costs its targets.
+/// What measuring costs the targets of a CkbProbe, or a process of a host.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cost {
-    /// The CkbProbe, `namespace/name`.
+    /// The CkbProbe, `namespace/name`; on a host the process, and what is measured of it.
     pub subject: String,
     /// What the coins were thrown from that say which window of a pair comes first.
     pub seed: u32,
@@ -142,7 +149,7 @@ pub struct Cost {
     pub windows: Vec<Window>,
     /// What they come to, of each measure that is known of six pairs and more.
     pub compared: Vec<Compared>,
-    /// The mean of what the status estimated in windows with probes, in percent of the CPU time that the targets use
+    /// The mean of what was estimated in windows with probes, in percent of the CPU time that the targets use
     /// themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<f64>,

@@ -330,6 +330,7 @@ mod tests {
             cost: Some(500),
             floor: Some(250),
             own_cpu: 20,
+            renewed: 0,
             probes: vec![ProbeInterval {
                 lost: [("calls".to_string(), 3), ("events".to_string(), 70)].into(),
                 ..ProbeInterval::default()

@@ -186,6 +186,7 @@ fn damage(history: &History) -> Vec<Block> {
 
 fn gaps(history: &History) -> Vec<Block> {
     let mut blocks = damage(history);
+    blocks.extend(renewed(history));
     if history.gaps.is_empty() {
         blocks.push(Block::Text(
             "Nothing is missing between the first interval and the last.".to_owned(),
@@ -198,6 +199,24 @@ fn gaps(history: &History) -> Vec<Block> {
         rows.map(Vec::from).collect(),
     ));
     blocks
+}
+
+/// When the process was measured anew: to what it ran by then nothing was attached before.
+fn renewed(history: &History) -> Option<Block> {
+    let when = history.intervals().filter(|one| one.renewed > 0);
+    let when: Vec<String> = when
+        .map(|one| match one.renewed {
+            1 => format!("until {}", clock(one.at)),
+            times => format!("until {} ({times} times)", clock(one.at)),
+        })
+        .collect();
+    (!when.is_empty()).then(|| {
+        Block::Text(format!(
+            "The process executed another program, or opened another file in place of a library, and was measured anew, in the interval that lasted \
+             {}: what it called there before that was attached to is in no figure.",
+            when.join(", in that which lasted ")
+        ))
+    })
 }
 
 /// When it began, how long it lasted, and why.
@@ -235,6 +254,11 @@ pub fn cost(history: &History, columns: &[Interval]) -> Section {
 
 /// What it is estimated to have cost, in percent of the CPU time of the target: on the average, and at the most.
 pub(super) fn estimate(history: &History) -> Option<[String; 2]> {
+    Some(estimated(history)?.map(numbers::rate))
+}
+
+/// The same as numbers.
+pub fn estimated(history: &History) -> Option<[f64; 2]> {
     let known = || {
         let all = history.intervals();
         all.filter_map(|one| Some((one.cost?, one.milliseconds)))
@@ -243,7 +267,7 @@ pub(super) fn estimate(history: &History) -> Option<[String; 2]> {
     let sum: f64 = known().map(|(cost, time)| cost as f64 * time as f64).sum();
     let most = known().map(|(cost, _)| cost).max()?;
     let percents = [sum / time.max(1) as f64, most as f64];
-    Some(percents.map(|cost| numbers::rate(cost / 1000.0)))
+    Some(percents.map(|cost| cost / 1000.0))
 }
 
 /// The same over time, with what was granted besides this budget.

@@ -21,6 +21,8 @@ pub struct ThinInterval {
     #[serde(default)]
     own_cpu: u64,
     #[serde(default)]
+    renewed: u64,
+    #[serde(default)]
     probes: Vec<ThinProbe>,
 }
 
@@ -62,6 +64,7 @@ impl From<ThinInterval> for Interval {
             cost,
             floor,
             own_cpu,
+            renewed,
             probes,
         } = thin;
         Self {
@@ -70,6 +73,7 @@ impl From<ThinInterval> for Interval {
             cost,
             floor,
             own_cpu,
+            renewed,
             probes: probes.into_iter().map(ProbeInterval::from).collect(),
         }
     }

@@ -7,6 +7,7 @@ fn windows(cpu: impl Fn(usize, bool) -> f64, pairs: usize) -> Vec<Window> {
         account: [(Measure::Cpu, cpu(pair, probed))].into(),
         estimated_percent: probed.then_some(0.8),
         readings: Vec::new(),
+        executed: false,
     };
     // In either order.
     (0..pairs)

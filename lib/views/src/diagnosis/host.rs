@@ -18,6 +18,8 @@ pub struct HostSnapshot {
     pub symbols: Option<Result<Functions, String>>,
     /// What is measured without, if anything; or why it cannot be attached to, and the word for it.
     pub attached: Option<Result<String, (Reason, String)>>,
+    /// What is not measured beside that since the process lacks what it needs: its name, the word for it, and why.
+    pub refused: Vec<(String, Reason, String)>,
     /// What was counted.
     pub figures: Option<Counted>,
 }
@@ -33,6 +35,8 @@ pub struct Functions {
     pub stripped: bool,
     /// Whether what is asked looks for functions at all.
     pub wanted: bool,
+    /// Whether something of what is asked looks for none.
+    pub not_by_all: bool,
 }
 
 /// What was counted within some seconds.
@@ -66,7 +70,8 @@ impl HostSnapshot {
             let told: Vec<Finding> = look(self);
             let failed = told.iter().any(|one| one.mark == Mark::Failed);
             findings.extend(told);
-            if failed {
+            // Who lacks one thing may have had the others measured.
+            if failed && self.refused.is_empty() {
                 break;
             }
         }
@@ -124,6 +129,8 @@ fn symbols(found: &HostSnapshot) -> Vec<Finding> {
         Ok(one) if !one.wanted => {
             Finding::passed(place, "what is asked needs no function of the process")
         }
+        // What that means for which question is said of each.
+        Ok(one) if one.found == 0 && !found.refused.is_empty() => return Vec::new(),
         Ok(one) if one.found == 0 => {
             let why = match one.stripped {
                 true => "its executable is stripped: it has no symbol table",
@@ -162,23 +169,36 @@ fn kernel(found: &HostSnapshot) -> Vec<Finding> {
     let Some(attached) = &found.attached else {
         return Vec::new();
     };
-    vec![match attached {
+    let refused = found.refused.iter().map(|(name, reason, why)| Finding {
+        reason: Some(*reason),
+        ..Finding::failed(place, format!("{name} is not measured: {why}"))
+            .next(next_of(*reason))
+            .see(&reasons::anchor(*reason))
+    });
+    let attached = match attached {
+        Ok(lacks) if lacks.is_empty() && !found.refused.is_empty() => {
+            Finding::passed(place, "all else that is asked is attached")
+        }
         Ok(lacks) if lacks.is_empty() => Finding::passed(place, "all that is asked is attached"),
         Ok(lacks) => Finding::warning(place, format!("attached{lacks}")),
         Err((reason, why)) => {
             let place = reasons::place(*reason).unwrap_or(place);
-            let next = match place {
-                Place::Symbols => SYMBOLS,
-                _ => "sudo ckb-probe check",
-            };
             Finding {
                 reason: Some(*reason),
                 ..Finding::failed(place, why.clone())
-                    .next(next)
+                    .next(next_of(*reason))
                     .see(&reasons::anchor(*reason))
             }
         }
-    }]
+    };
+    refused.chain([attached]).collect()
+}
+
+fn next_of(reason: Reason) -> &'static str {
+    match reasons::place(reason) {
+        Some(Place::Symbols) => SYMBOLS,
+        _ => "sudo ckb-probe check",
+    }
 }
 
 fn figures(found: &HostSnapshot) -> Vec<Finding> {

@@ -149,7 +149,7 @@ fn look(arguments: &CheckArguments, preflight: &Preflight) -> HostSnapshot {
     let functions = functions(&process, probes);
     let goes_on = functions
         .as_ref()
-        .is_ok_and(|one| !one.wanted || one.found > 0);
+        .is_ok_and(|one| one.found > 0 || one.not_by_all);
     found.symbols = Some(functions);
     if !goes_on {
         return found;
@@ -166,7 +166,11 @@ fn look(arguments: &CheckArguments, preflight: &Preflight) -> HostSnapshot {
             found.attached = Some(Err((reason, error.to_string())));
         }
         Ok(mut session) => {
-            found.attached = Some(Ok(session.lacks()));
+            found.attached = Some(Ok(session.lacks_of_the_kernel()));
+            let refused = session.refused().into_iter();
+            found.refused = refused
+                .map(|(name, refusal)| (name, refusal.reason, refusal.message))
+                .collect();
             let life = life.ok();
             let is_over = || life.as_ref().is_none_or(Life::is_over);
             found.figures = Some(count(&mut session, probes, time, is_over));
@@ -190,15 +194,22 @@ fn told(means: &CalibratedTier) -> String {
 /// Which of the functions are there that these look for by name.
 fn functions(process: &Process, probes: &[Probe]) -> Result<Functions, String> {
     let mut names = std::collections::BTreeSet::new();
+    let mut by_name = 0;
     for one in instrumented(probes) {
         if let Some(CallsConfig { sought, .. }) = one.instrument.config().of() {
             let listed = sought.listed().iter().flat_map(|one| &one.functions);
-            names.extend(listed.map(|function| function.symbol));
+            let listed: Vec<_> = listed.map(|function| function.symbol).collect();
+            by_name += usize::from(!listed.is_empty());
+            names.extend(listed);
         }
     }
     let wanted = !names.is_empty();
+    let not_by_all = by_name < probes.len();
     if !wanted {
-        return Ok(Functions::default());
+        return Ok(Functions {
+            not_by_all,
+            ..Functions::default()
+        });
     }
     let symbols = find_symbols(process.id, &names, &SymbolCache::default());
     let symbols = symbols.map_err(|error| error.to_string())?;
@@ -207,6 +218,7 @@ fn functions(process: &Process, probes: &[Probe]) -> Result<Functions, String> {
         missing: symbols.missing.iter().map(ToString::to_string).collect(),
         stripped: symbols.stripped,
         wanted,
+        not_by_all,
     })
 }
 

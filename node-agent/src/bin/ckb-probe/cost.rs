@@ -9,12 +9,15 @@ use ckb_probe_agent::{
     alarm::Alarm,
     host::{HostError, Session, find_process},
     kernel::CalibratedTier,
-    observe::{Exit, Process},
+    observe::{Exit, Process, Program},
     preflight::{Unmeasurable, preflight},
 };
 use ckb_probe_crds::{KindSpec, Overhead, Turns};
 use ckb_probe_kubectl::commands::CommandArguments;
-use ckb_probe_views::cost::{self, Window};
+use ckb_probe_views::{
+    cost::{self, Cost, Window},
+    document::{Document, View},
+};
 use clap::Args;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -23,7 +26,11 @@ use tokio::{
 
 pub use self::account::AccountError;
 use self::account::Source;
-use super::{BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, suspension};
+use super::{
+    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument,
+    intervals::{Over, not_shorter},
+    suspension,
+};
 
 /// Of which kind, and how.
 #[derive(Args, Debug)]
@@ -45,13 +52,14 @@ pub struct HowArguments {
     /// How long to measure in all. The longer, the smaller an effect that is told from noise.
     #[arg(long, default_value = "10m")]
     duration: ckb_probe_crds::Duration,
-    /// How long each window lasts that is measured. There are two in a pair, and six pairs at least are compared. A kind may take
-    /// windows of its own, by --window.
+    /// How long each window lasts that is measured, 100ms at the least. There are two in a pair, and six pairs at least are compared. A
+    /// kind may take windows of its own, by --window.
     #[arg(
         id = "each",
         long = "each",
         value_name = "DURATION",
-        default_value = "10s"
+        default_value = "10s",
+        value_parser = window
     )]
     window: ckb_probe_crds::Duration,
     /// How long to wait before each, for what attaching and detaching cost to be over and the budget to be as it stays.
@@ -60,14 +68,24 @@ pub struct HowArguments {
     #[command(flatten)]
     commands: CommandArguments,
     /// Print each window and each effect as a JSON line instead of the table.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "output")]
     json: bool,
+    /// Print all of it as a line of JSON, in the form that docs/reference/view.schema.json has.
+    #[arg(short, long, value_parser = ["json"])]
+    output: Option<String>,
+}
+
+/// The shortest window, as an argument: of less an account of CPU time, which is kept by ticks, says nothing.
+fn window(text: &str) -> Result<ckb_probe_crds::Duration, String> {
+    not_shorter(text, "window")
 }
 
 /// What is compared by turns.
 struct Comparison<'a> {
     means: Result<CalibratedTier, Unmeasurable>,
     process: Process,
+    /// What it executes, where that may be known.
+    program: Option<Program>,
     question: &'a KindSpec,
     overhead: Overhead,
     source: Source<'a>,
@@ -98,41 +116,76 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
             commands: &how.commands,
         },
         settle,
-        window: window.max(Duration::from_millis(100)),
+        window,
         waiting: Waiting {
             alarm: Alarm::new().map_err(CliError::Alarm)?,
             exit: Exit::of(process.id)?,
             interrupt: signal(SignalKind::interrupt()).map_err(CliError::Signal)?,
             terminate: signal(SignalKind::terminate()).map_err(CliError::Signal)?,
         },
+        program: Program::of(process.id),
         process,
     };
     let end = Instant::now() + duration;
     let mut windows = Vec::new();
-    let mut turns = Turns::of(fastrand::u32(..));
+    let seed = fastrand::u32(..);
+    let mut turns = Turns::of(seed);
     let mut pair = 0;
+    let mut ended = None;
     while Instant::now() + (comparison.settle + comparison.window) * 2 <= end + comparison.settle {
         let probed_first = turns.next().unwrap_or_default();
-        let Some(first) = comparison.window(pair, probed_first).await? else {
-            break;
+        let first = match comparison.window(pair, probed_first).await? {
+            Ok(window) => window,
+            Err(over) => {
+                ended = Some(over.to_string());
+                break;
+            }
         };
-        let Some(second) = comparison.window(pair, !probed_first).await? else {
-            break;
+        let second = match comparison.window(pair, !probed_first).await? {
+            Ok(window) => window,
+            Err(over) => {
+                ended = Some(over.to_string());
+                break;
+            }
         };
         windows.extend([first, second]);
         pair += 1;
         let left = end.saturating_duration_since(Instant::now());
         eprintln!("ckb-probe: {}", cost::progress(pair, &windows, left));
     }
-    let compared = cost::compare(&windows);
+    let title = comparison.title();
+    let cost = Cost {
+        subject: format!(
+            "process {} ({}) {}",
+            comparison.process.id.pid,
+            comparison.process.executable,
+            question.kind().as_str()
+        ),
+        seed,
+        window: how.window.to_string(),
+        settle: how.settle.to_string(),
+        ended,
+        compared: cost::compare(&windows),
+        estimated_percent: cost::estimate(&windows),
+        windows,
+    };
     let mut out = std::io::stdout().lock();
+    if how.output.is_some() {
+        let is_empty = cost.compared.is_empty();
+        writeln!(out, "{}", Document::of(View::Cost(cost)).line())?;
+        out.flush()?;
+        return Ok(match is_empty {
+            true => Outcome::Said,
+            false => Outcome::Measured,
+        });
+    }
     if how.json {
-        lines::print(&mut out, &windows, &compared)?;
+        lines::print(&mut out, &cost.windows, &cost.compared)?;
     } else {
-        write!(out, "{}", cost::table(&windows, &comparison.title()))?;
+        write!(out, "{}", cost::table(&cost.windows, &title))?;
     }
     out.flush()?;
-    Ok(match compared.is_empty() {
+    Ok(match cost.compared.is_empty() {
         true => Outcome::Said,
         false => Outcome::Measured,
     })
@@ -151,8 +204,13 @@ impl Comparison<'_> {
         )
     }
 
-    /// A window; None where that broke off.
-    async fn window(&mut self, pair: usize, probed: bool) -> Result<Option<Window>, CliError> {
+    /// A window; or why that broke off.
+    async fn window(
+        &mut self,
+        pair: usize,
+        probed: bool,
+    ) -> Result<Result<Window, Over>, CliError> {
+        let mut executed = self.executes_another();
         let mut session = None;
         if probed {
             session = Some(Session::attach(
@@ -163,49 +221,65 @@ impl Comparison<'_> {
                 self.window,
             )?);
         }
-        if !self.waiting.pass(self.settle, session.as_mut()).await? {
-            return Ok(None);
+        if let Some(over) = self.waiting.pass(self.settle, session.as_mut()).await? {
+            return Ok(Err(over));
         }
         if let Some(session) = &mut session {
             session.close_interval()?;
         }
         let before = self.source.look()?;
         let requests = self.source.commands.requests();
-        let whole = self.waiting.pass(self.window, session.as_mut()).await?;
-        if !whole {
-            return Ok(None);
+        if let Some(over) = self.waiting.pass(self.window, session.as_mut()).await? {
+            return Ok(Err(over));
         }
         let account = self.source.since(&before, requests)?;
+        executed |= self.executes_another();
         let mut estimated_percent = None;
         if let Some(session) = &mut session {
             session.close_interval()?;
             let report = session.instance().report(session.now());
             estimated_percent = report.overhead_millipercent.map(|one| one as f64 / 1000.0);
         }
-        Ok(Some(Window {
+        Ok(Ok(Window {
             pair,
             probed,
             account,
             estimated_percent,
             readings: Vec::new(),
+            executed,
         }))
+    }
+
+    /// Whether it executes another program than the last time, which is said.
+    fn executes_another(&mut self) -> bool {
+        let before = self.program;
+        self.program = Program::of(self.process.id).or(before);
+        let another = before.is_some() && before != self.program;
+        if another {
+            eprintln!(
+                "ckb-probe: process {} executes another program by now: windows before it and after it are of two programs, and the one in \
+                 which it did is of both",
+                self.process.id.pid
+            );
+        }
+        another
     }
 }
 
 impl Waiting {
-    /// Lets so much time pass, keeping to the budget where something is attached; false where that was broken off.
+    /// Lets so much time pass, keeping to the budget where something is attached; or says why that was broken off.
     async fn pass(
         &mut self,
         time: Duration,
         mut session: Option<&mut Session>,
-    ) -> Result<bool, CliError> {
+    ) -> Result<Option<Over>, CliError> {
         let end = Instant::now() + time;
         while Instant::now() < end {
             let step = session.as_ref().and_then(|session| session.next_step());
             tokio::select! {
-                _ = self.interrupt.recv() => return Ok(false),
-                _ = self.terminate.recv() => return Ok(false),
-                () = self.exit.wait() => return Ok(false),
+                _ = self.interrupt.recv() => return Ok(Some(Over::Interrupted)),
+                _ = self.terminate.recv() => return Ok(Some(Over::Told)),
+                () = self.exit.wait() => return Ok(Some(Over::ProcessEnded)),
                 woken = self.alarm.at(step) => {
                     woken.map_err(CliError::Alarm)?;
                     if let Some(session) = &mut session {
@@ -215,7 +289,7 @@ impl Waiting {
                 () = sleep_until(end) => {}
             }
         }
-        Ok(true)
+        Ok(None)
     }
 }
 

@@ -28,10 +28,15 @@ const SHORTEST: Duration = Duration::from_millis(100);
 
 /// One that is not shorter than that, as an argument.
 pub fn interval(text: &str) -> Result<ckb_probe_crds::Duration, String> {
-    let interval: ckb_probe_crds::Duration = text.parse()?;
-    match interval.get() < SHORTEST {
-        true => Err("the shortest interval is 100ms".to_string()),
-        false => Ok(interval),
+    not_shorter(text, "interval")
+}
+
+/// A time of something that is no shorter than an interval.
+pub fn not_shorter(text: &str, what: &str) -> Result<ckb_probe_crds::Duration, String> {
+    let time: ckb_probe_crds::Duration = text.parse()?;
+    match time.get() < SHORTEST {
+        true => Err(format!("the shortest {what} is 100ms")),
+        false => Ok(time),
     }
 }
 

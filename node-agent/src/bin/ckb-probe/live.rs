@@ -34,6 +34,7 @@ use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
     intervals::{Ends, Over, Waited, interval},
+    measure::say_renewals,
     suspension,
 };
 
@@ -171,6 +172,10 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
     }
     // What the terminal has no time for, it is told of together with what comes next: a picture is of now.
     let (told, tells) = channel(16);
+    let says = told.clone();
+    session.on_screen = Some(Box::new(move |said| {
+        drop(says.try_send(top::said_of(said)));
+    }));
     let measured = session.intervals(None, |report, stamp| {
         let moment =
             moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
@@ -374,6 +379,8 @@ struct Local {
     subject: String,
     interval: Duration,
     sampled: Sampled,
+    /// What is done with what there is to say while a screen is drawn, over which nothing else may be printed; None where there is none.
+    on_screen: Option<Box<dyn FnMut(String)>>,
 }
 
 impl Local {
@@ -396,6 +403,7 @@ impl Local {
             subject,
             interval,
             sampled: Sampled::default(),
+            on_screen: None,
         })
     }
 
@@ -412,6 +420,7 @@ impl Local {
         loop {
             let Waited { over, .. } = intervals.next(session).await?;
             session.close_interval()?;
+            say_renewals(session);
             self.sampled.add(&session.instance().report(session.now()));
             let text = told(session.told_events());
             intervals.print(session, text).await?;
@@ -439,6 +448,10 @@ impl Local {
             let Waited { is_whole, over } = intervals.next(session).await?;
             if is_whole {
                 session.close_interval()?;
+                match &mut self.on_screen {
+                    Some(show) => session.told_renewals().into_iter().for_each(show),
+                    None => say_renewals(session),
+                }
                 // They are others' to show, and take room.
                 drop(session.told_events());
                 stamp += 1;

@@ -36,7 +36,7 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let spans = span_sink(how.otlp.as_deref())?;
     let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
-    let (executable, pid) = (process.executable.clone(), process.id.pid);
+    let executable = process.executable.clone();
     let overhead = how.budget.overhead();
     let interval = how.interval.get();
     let descriptor = question.kind().descriptor();
@@ -61,11 +61,7 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
         if waited.ends_interval() {
             session.close_interval()?;
         }
-        for renewal in session.renewals() {
-            eprintln!(
-                "ckb-probe: process {pid} {renewal}, which is measured anew: what it called until then is not counted"
-            );
-        }
+        say_renewals(&mut session);
         let events = session.told_events();
         if let Some(flames) = &mut flames {
             flames.add(&events, descriptor.row, &executable, session.instance());
@@ -123,6 +119,13 @@ pub async fn run(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             Outcome::NothingCalled
         },
     )
+}
+
+/// Why the process was measured anew, as far as that was not said yet.
+pub fn say_renewals(session: &mut Session) {
+    for said in session.told_renewals() {
+        eprintln!("ckb-probe: {said}");
+    }
 }
 
 /// What there is to say of what was not seen, or not whole.

@@ -131,6 +131,9 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
     }
     let mut session = Session::attach_with_stacks(means, process, (probes, overhead), interval)?;
     header.lacks = session.lacks();
+    if !header.lacks.is_empty() {
+        eprintln!("ckb-probe: attached{}", header.lacks);
+    }
     let folder = &arguments.output;
     let hangs = || RecordError::Hangs(text::of_path(folder));
     let time = arguments.duration.map(ckb_probe_crds::Duration::get);
@@ -157,6 +160,11 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         let report = session.instance().report(session.now());
         let lasted = milliseconds(at.saturating_duration_since(closed.0));
         let mut told = Interval::of(report, now(), lasted);
+        let renewals = session.told_renewals();
+        for said in &renewals {
+            eprintln!("ckb-probe: {said}");
+        }
+        told.renewed = renewals.len() as u64;
         told.own_cpu = milliseconds(cpu.saturating_sub(closed.1));
         closed = (at, cpu);
         // Events are in the report; nobody else takes them here.

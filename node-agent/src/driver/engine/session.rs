@@ -23,7 +23,7 @@ use crate::{
     mechanism::{Event, Refusal, profile::Finished},
     observe::Process,
     preflight::Unmeasurable,
-    state::instance::Instance,
+    state::{instance::Instance, probe::ProbeState},
     target::{Action, Desired, InstanceKey, Located},
 };
 
@@ -56,7 +56,8 @@ impl Session {
         Self::attach_all(means, process, probes, overhead, interval)
     }
 
-    /// The same of several questions, of which the kernel may lack what some need: [`Self::lacks`] says of which.
+    /// The same of several questions, of which some may be refused, since the process or the kernel lacks what they need: [`Self::lacks`] says
+    /// of which.
     pub fn attach_all(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -67,7 +68,7 @@ impl Session {
         Self::begin(means, process, (probes, overhead), interval, false)
     }
 
-    /// The same, for who takes windows of stacks by [`Self::stacks`]. Of several questions some may be refused: the report says which.
+    /// The same, for who takes windows of stacks by [`Self::stacks`].
     pub fn attach_with_stacks(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -141,12 +142,10 @@ impl Session {
     /// Why nothing is to be measured, if so.
     fn refusal(&self) -> Option<&Refusal> {
         let books = &self.instance().probes;
-        let refusals = books.iter().filter_map(|book| book.refusal());
-        let refused = refusals.clone().count();
-        // Who records is told of the others in each report; and what the kernel has not keeps no other from anything.
-        let is_the_kernels = refused == books.iter().filter_map(|book| book.unsupported()).count();
-        let goes_on = refused < books.len() && (self.keeps_stacks || is_the_kernels);
-        refusals.into_iter().next().filter(|_| !goes_on)
+        let mut refusals = books.iter().filter_map(|book| book.refusal());
+        // What one lacks keeps no other from anything.
+        let goes_on = refusals.clone().count() < books.len();
+        refusals.next().filter(|_| !goes_on)
     }
 
     /// Why the process was measured anew, each time since this was asked last: nothing was attached to what it runs by now.
@@ -154,6 +153,17 @@ impl Session {
         let renewals = std::mem::take(&mut self.engine.renewals);
         self.renewed |= !renewals.is_empty();
         renewals
+    }
+
+    /// The same, in sentences.
+    pub fn told_renewals(&mut self) -> Vec<String> {
+        let pid = self.process.id.pid;
+        let told = |renewal| {
+            format!(
+                "process {pid} {renewal}, which is measured anew: what it called until then is not counted"
+            )
+        };
+        self.renewals().into_iter().map(told).collect()
     }
 
     fn look_for_renewal(&mut self) {
@@ -167,13 +177,31 @@ impl Session {
 
     /// What could not be measured, as the end of a sentence; empty when all is.
     pub fn lacks(&self) -> String {
+        self.lacking(|_| true)
+    }
+
+    /// The same without what [`Self::refused`] has.
+    pub fn lacks_of_the_kernel(&self) -> String {
+        self.lacking(|book| book.unsupported().is_some())
+    }
+
+    /// The questions that are not answered, and why, by their names; without those for which the kernel lacks something.
+    pub fn refused(&self) -> Vec<(String, Refusal)> {
+        let probes = self.instance().probes.iter();
+        let refused = probes.filter(|book| book.unsupported().is_none());
+        let named = |book: &ProbeState| Some((book.probe.name.clone(), book.refusal()?.clone()));
+        refused.filter_map(named).collect()
+    }
+
+    fn lacking(&self, of: impl Fn(&ProbeState) -> bool) -> String {
         let probes = || self.instance().probes.iter();
-        let refused = probes().filter_map(|book| Some((&book.probe.name, book.unsupported()?)));
+        let refused = probes().filter(|book| of(book));
+        let refused = refused.filter_map(|book| Some((&book.probe.name, book.refusal()?)));
         let refused = refused.enumerate().map(|(place, (name, refusal))| {
             let but = if place == 0 { "but" } else { "and" };
             format!(", {but} not {name}: {refusal}")
         });
-        let whole = probes().filter(|book| book.unsupported().is_none());
+        let whole = probes().filter(|book| book.refusal().is_none());
         let lacks = whole.filter_map(|book| Some(book.coverage()?.sentence.clone()));
         refused.chain(lacks).collect()
     }

@@ -28,6 +28,7 @@ fn healthy() -> HostSnapshot {
             headline: "733/s p99 96.3us".to_owned(),
             quiet: false,
         }),
+        refused: Vec::new(),
     }
 }
 
@@ -127,6 +128,43 @@ fn what_is_missing_and_keeps_nothing_from_being_measured_is_a_warning() {
         warned,
         ["Kernel: 6.18, x86_64", "attached, without MultiGet"]
     );
+}
+
+#[test]
+fn what_one_question_lacks_is_broken_and_keeps_no_other_from_being_told() {
+    let mut found = healthy();
+    found.symbols = Some(Ok(Functions {
+        wanted: true,
+        not_by_all: true,
+        ..Functions::default()
+    }));
+    found.refused = vec![(
+        "blocks".to_owned(),
+        Reason::SymbolNotFound,
+        "ckb has none of the functions".to_owned(),
+    )];
+    let found = found.diagnose();
+    assert!(!found.ok);
+    let told: Vec<(Mark, &str)> = found
+        .findings
+        .iter()
+        .skip(2)
+        .map(|one| (one.mark, one.text.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                Mark::Failed,
+                "blocks is not measured: ckb has none of the functions"
+            ),
+            (Mark::Passed, "all else that is asked is attached"),
+            (Mark::Passed, "within 3 s: 733/s p99 96.3us"),
+        ]
+    );
+    let first = found.first_failure().unwrap();
+    assert_eq!(first.reason, Some(Reason::SymbolNotFound));
+    assert!(first.see.is_some() && !first.next.is_empty());
 }
 
 #[test]
