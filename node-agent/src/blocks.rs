@@ -249,6 +249,14 @@ pub fn trend_table(stretches: &[Stretch]) -> String {
 }
 
 impl Told {
+    /// In what it is: `nanoseconds` or `count`.
+    pub fn unit(self) -> &'static str {
+        match self.is_time {
+            true => "nanoseconds",
+            false => "count",
+        }
+    }
+
     fn shown(self, value: f64) -> String {
         match self.is_time {
             true => nanos(value),
@@ -406,10 +414,7 @@ impl Difference {
 
 impl DifferenceRow {
     fn statistic_name(&self) -> &'static str {
-        match self.statistic {
-            Statistic::Mean => "mean",
-            Statistic::Median => "median",
-        }
+        self.statistic.as_str()
     }
 
     fn name(&self) -> String {
@@ -420,7 +425,8 @@ impl DifferenceRow {
         }
     }
 
-    fn verdict(&self) -> &'static str {
+    /// `noise`, `more` or `less`.
+    pub fn verdict(&self) -> &'static str {
         match self.comparison.is_noise() {
             true => "noise",
             false if self.comparison.change() > 0.0 => "more",

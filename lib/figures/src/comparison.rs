@@ -21,6 +21,16 @@ pub enum Statistic {
     Median,
 }
 
+impl Statistic {
+    /// What it is called.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mean => "mean",
+            Self::Median => "median",
+        }
+    }
+}
+
 /// What a statistic was before and after, and between which bounds the difference of what it is of lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {

@@ -146,6 +146,11 @@ fn whose(of: &Named, profile: &CkbProfile, wanted: &Wanted) -> StackProfile {
 }
 
 impl SaveArguments {
+    /// Whether it is to be opened.
+    pub fn is_opened(&self) -> bool {
+        self.open
+    }
+
     /// Where it goes.
     ///
     /// # Errors

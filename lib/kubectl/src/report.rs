@@ -89,7 +89,7 @@ pub struct WhichArguments {
 /// Where a report goes.
 #[derive(Args, Clone, Debug)]
 pub struct FileArguments {
-    /// The page to write.
+    /// The page to write. Of a record, json prints a line of JSON instead, in the form that docs/reference/view.schema.json has.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The same as Markdown. Unset, and no page either: it is printed.
@@ -98,6 +98,23 @@ pub struct FileArguments {
 }
 
 impl FileArguments {
+    /// Whether a document is asked for, and no file: the same word as elsewhere.
+    pub fn is_document(&self) -> bool {
+        self.output.as_deref() == Some(Path::new("json"))
+    }
+
+    /// Of what a Prometheus has kept there is none.
+    ///
+    /// # Errors
+    ///
+    /// When one is asked for.
+    pub fn refuse_document(&self) -> Result<(), VerbError> {
+        match self.is_document() {
+            true => Err(ReportError::NoDocument.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Puts it there, or prints it; `failed` is what a file that cannot be written is.
     ///
     /// # Errors
@@ -143,6 +160,12 @@ pub enum ReportError {
         "there is no time between {0} and {1}: --since is to be before --until, and before now"
     )]
     NoTime(Timestamp, Timestamp),
+    /// A document is asked for.
+    #[error(
+        "-o json is of a record that ckb-probe record wrote: ask Prometheus itself for numbers, or name a page, -o report.html; one that is called json \
+         is ./json"
+    )]
+    NoDocument,
     /// There are no series.
     #[error(
         "Prometheus at {address} has nothing of CkbProbe {subject} between {from} and {to}: no series {metric}{selector}. It scrapes the agents \
@@ -172,6 +195,7 @@ pub async fn run(
     which: &WhichArguments,
     files: &FileArguments,
 ) -> Result<Outcome, VerbError> {
+    files.refuse_document()?;
     let subject = Subject {
         namespace: cluster.namespace().await?,
         ckbprobe: name.to_owned(),

@@ -11,7 +11,8 @@ use ckb_probe_profiles::Profile;
 use crate::history::History;
 
 pub use anomalies::count as count_unusual;
-pub use compared::{Change, compare};
+pub use compared::{Change, compare, confidence, ordered, unit};
+pub use measured::estimated;
 pub use prometheus::content_of_prometheus;
 
 /// A report.

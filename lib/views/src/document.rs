@@ -7,7 +7,13 @@ use ckb_probe_crds::{EventStatus, ProbeStatus};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::{cost::Cost, diagnosis::Diagnosis};
+use crate::{
+    cost::Cost,
+    diagnosis::Diagnosis,
+    records::{Changes, RecordReport},
+    symbols::{Symbols, UsdtProbes},
+    threads::Threads,
+};
 
 /// The version of the form.
 pub const SCHEMA: &str = "ckbprobe.dev/view/v1";
@@ -42,6 +48,16 @@ pub enum View {
     Profile(StackProfile),
     /// What became of one profile in another.
     Difference(Difference),
+    /// Which functions could be attached to.
+    Symbols(Symbols),
+    /// Which USDT probes could be.
+    Usdt(UsdtProbes),
+    /// What each thread does now.
+    Threads(Threads),
+    /// What was recorded, over all of the time.
+    Record(Box<RecordReport>),
+    /// How two records, or two runs of blocks, differ.
+    Changes(Changes),
 }
 
 /// Where the time or the memory went in one window.
@@ -321,6 +337,9 @@ mod tests {
     use crate::{
         cost::{Measure, Window},
         diagnosis::{Finding, Part, Place},
+        records::{FigureChange, RecordFigure, RecordGap, RecordProbe, RecordRow, RecordRun},
+        symbols::{Symbol, SymbolPlace, UsdtFileProbes, UsdtPlace},
+        threads::{Thread, ThreadCall},
     };
 
     fn diagnosis() -> Document {
@@ -417,7 +436,60 @@ mod tests {
             functions: vec![function],
             ..Difference::default()
         };
+        let changes = Changes {
+            blocks_before: Some(40),
+            figures: vec![FigureChange {
+                low: -0.1,
+                part: Some("0".to_owned()),
+                ..FigureChange::default()
+            }],
+            ..Changes::default()
+        };
+        let record = RecordReport {
+            probes: vec![RecordProbe {
+                rows: vec![RecordRow {
+                    figures: vec![RecordFigure::default()],
+                    error: Some(0.1),
+                    ..RecordRow::default()
+                }],
+                events: vec![EventStatus::default()],
+                ..RecordProbe::default()
+            }],
+            runs: vec![RecordRun::default()],
+            gaps: vec![RecordGap::default()],
+            changes: Some(changes.clone()),
+            ..RecordReport::default()
+        };
+        let symbols = Symbols {
+            functions: vec![Symbol {
+                places: vec![SymbolPlace::default()],
+                ..Symbol::default()
+            }],
+            ..Symbols::default()
+        };
+        let usdt = UsdtProbes {
+            files: vec![UsdtFileProbes {
+                probes: vec![UsdtPlace {
+                    offset: Some(u64::MAX),
+                    ..UsdtPlace::default()
+                }],
+                ..UsdtFileProbes::default()
+            }],
+            ..UsdtProbes::default()
+        };
+        let threads = Threads {
+            threads: vec![Thread {
+                calls: vec![ThreadCall::default()],
+                ..Thread::default()
+            }],
+            ..Threads::default()
+        };
         for view in [
+            View::Changes(changes),
+            View::Record(Box::new(record)),
+            View::Symbols(symbols),
+            View::Usdt(usdt),
+            View::Threads(threads),
             View::Profile(profile),
             View::Difference(difference),
             View::Figures(figures),

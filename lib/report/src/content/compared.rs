@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use ckb_probe_crds::Descriptor;
+use ckb_probe_crds::{
+    Descriptor,
+    descriptor::{Merge, Unit},
+};
 use ckb_probe_figures::{
     Value,
     comparison::{BATCHES, Comparison, LEAST, Statistic, compare as test},
@@ -23,8 +26,14 @@ pub const VALUES: u64 = 2_000;
 /// A figure on both sides.
 #[derive(Debug)]
 pub struct Change {
-    /// The probe, the row and its part.
-    pub of: String,
+    /// The probe.
+    pub probe: String,
+    /// The row.
+    pub row: String,
+    /// The part of the row; None: all of it.
+    pub part: Option<String>,
+    /// The key of its column.
+    pub name: &'static str,
     /// The head of its column.
     pub figure: &'static str,
     /// What came out.
@@ -52,21 +61,52 @@ pub fn compare(before: &History, after: &History) -> (Vec<Change>, usize) {
         }
     }
     few += after.len();
-    let confidence = 1.0 - (1.0 - CONFIDENCE) / pairs.len().max(1) as f64;
+    let confidence = confidence(pairs.len());
     let changes = pairs
         .into_iter()
         .filter_map(|(key, old, new, value, descriptor)| {
             let (probe, row, part, figure) = key;
-            let part = part.map(|part| format!(" {part}")).unwrap_or_default();
+            let mut columns = descriptor.columns.iter();
             Some(Change {
-                of: format!("{probe} {row}{part}"),
-                figure,
+                name: columns
+                    .find(|one| one.head == figure && one.value == value)?
+                    .name,
                 comparison: test(&old, &new, statistic(value), confidence)?,
+                probe,
+                row,
+                part,
+                figure,
                 value,
                 descriptor,
             })
         });
     (changes.collect(), few)
+}
+
+/// How likely the bounds of each of so many figures are to hold, so that all do together.
+pub fn confidence(figures: usize) -> f64 {
+    1.0 - (1.0 - CONFIDENCE) / figures.max(1) as f64
+}
+
+/// In what a value is: `nanoseconds`, `bytes`, `count`, or one of these `PerSecond`; `percent` of shares.
+pub fn unit(descriptor: &Descriptor, value: Value) -> String {
+    let of = value.measure();
+    let mut measures = descriptor.measures.iter();
+    let measure = measures.find(|known| known.name == of);
+    let is_counted = !matches!(value, Value::Quantile(..) | Value::Maximum(_))
+        && measure.is_some_and(|known| known.merge == Merge::Distribution);
+    let unit = match descriptor.unit(of) {
+        // Of what is distributed it is told how often there was some.
+        _ if is_counted => "count",
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Bytes => "bytes",
+        Unit::Count => "count",
+    };
+    match value {
+        Value::Rate(_) => format!("{unit}PerSecond"),
+        Value::Percent(..) | Value::Portion(..) => "percent".to_owned(),
+        _ => unit.to_owned(),
+    }
 }
 
 /// A rate is what there was in all; of a quantile a few extremes are no news.
@@ -115,13 +155,9 @@ fn values(history: &History) -> Values {
     values
 }
 
-/// The section.
-pub fn section(title: String, history: &History, other: &str, baseline: &History) -> Section {
-    let (mut changes, few) = compare(baseline, history);
-    let noise = changes
-        .iter()
-        .filter(|one| one.comparison.is_noise())
-        .count();
+/// The same, what changed by more than noise first, and of that the greatest change.
+pub fn ordered(before: &History, after: &History) -> (Vec<Change>, usize) {
+    let (mut changes, few) = compare(before, after);
     changes.sort_by(|one, two| {
         let key = |one: &Change| {
             let change = one.comparison.of_before(one.comparison.change());
@@ -133,6 +169,16 @@ pub fn section(title: String, history: &History, other: &str, baseline: &History
         let ((a, b), (c, d)) = (key(one), key(two));
         a.cmp(&c).then(b.total_cmp(&d))
     });
+    (changes, few)
+}
+
+/// The section.
+pub fn section(title: String, history: &History, other: &str, baseline: &History) -> Section {
+    let (changes, few) = ordered(baseline, history);
+    let noise = changes
+        .iter()
+        .filter(|one| one.comparison.is_noise())
+        .count();
     let mut blocks = vec![Block::Text(format!(
         "{} figures have changed by more than noise, {noise} have not, and {few} are in too few intervals of either side to tell ({LEAST} of each at the least). \
          Before is {other}. Rates by their means, quantiles by their medians: Welch's test on {BATCHES} stretches of intervals that followed each other; \
@@ -163,6 +209,28 @@ impl Change {
         }
     }
 
+    /// In what it is.
+    pub fn unit(&self) -> String {
+        unit(self.descriptor, self.value)
+    }
+
+    /// What of all values is compared.
+    pub fn statistic(&self) -> Statistic {
+        statistic(self.value)
+    }
+
+    /// The probe, the row and its part.
+    pub fn of(&self) -> String {
+        let Self {
+            probe, row, part, ..
+        } = self;
+        let part = part
+            .as_ref()
+            .map(|part| format!(" {part}"))
+            .unwrap_or_default();
+        format!("{probe} {row}{part}")
+    }
+
     fn cells(&self) -> Vec<String> {
         let of = &self.comparison;
         let written = |number: f64| self.descriptor.written(self.value, number);
@@ -171,7 +239,7 @@ impl Change {
             None => "-".to_owned(),
         };
         vec![
-            self.of.clone(),
+            self.of(),
             self.figure.to_owned(),
             written(of.before),
             written(of.after),

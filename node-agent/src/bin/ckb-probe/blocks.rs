@@ -11,7 +11,7 @@ use ckb_probe_kubectl::blocks::WatchArguments;
 use ckb_probe_symbols::text;
 use clap::Args;
 
-use super::{CliError, Outcome, measure::lines};
+use super::{CliError, Outcome, changes, measure::lines};
 
 /// Longer lines are no blocks.
 const MOST: u64 = 1 << 20;
@@ -101,15 +101,22 @@ pub fn trend(arguments: &BlocksArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Measured)
 }
 
-/// Prints the difference.
-pub fn diff(before: &Path, after: &Path, arguments: &RangeArguments) -> Result<Outcome, CliError> {
-    let before = read(before, arguments.heights_before)?;
-    let after = read(after, arguments.heights_after)?;
+/// Prints the difference; as one document of the form of `-o json`, if that is asked for.
+pub fn diff(
+    [before_file, after_file]: [&Path; 2],
+    arguments: &RangeArguments,
+    is_document: bool,
+) -> Result<Outcome, CliError> {
+    let before = read(before_file, arguments.heights_before)?;
+    let after = read(after_file, arguments.heights_after)?;
     let difference = Difference::of(&before, &after).ok_or(BlocksError::Few {
         before: before.count(),
         after: after.count(),
     })?;
-    if arguments.json {
+    if is_document {
+        let changes = changes::of_blocks([before_file, after_file], &difference);
+        io::stdout().write_all(changes.as_bytes())?;
+    } else if arguments.json {
         io::stdout().write_all(lines(&difference.lines()).as_bytes())?;
     } else {
         writeln!(io::stdout(), "{}", difference.table())?;

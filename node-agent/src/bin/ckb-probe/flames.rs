@@ -52,6 +52,22 @@ pub struct HostDiffArguments {
 }
 
 impl HostDiffArguments {
+    /// Whether a document is asked for, in the form of `-o json`.
+    pub fn is_document(&self) -> bool {
+        self.what.output.as_deref() == Some(Path::new("json"))
+    }
+
+    /// The same of two runs of blocks, of which nothing is drawn.
+    pub fn of_blocks(&self) -> Result<bool, CliError> {
+        match self.what.output.is_some() && !self.is_document() {
+            true => Err(CliError::Which(
+                "of two runs of blocks a table is printed, or with -o json a document: there is no picture of them"
+                    .to_owned(),
+            )),
+            false => Ok(self.is_document()),
+        }
+    }
+
     /// Both, where both are folders of `ckb-probe record`.
     pub fn records(&self) -> Result<Option<[&Path; 2]>, CliError> {
         let (before, after) = (Path::new(&self.what.name), self.what.after.as_deref());
@@ -66,9 +82,11 @@ impl HostDiffArguments {
         };
         let [old, new] = [before, after].map(text::of_path);
         match [is_record(before), is_record(after)] {
-            [true, true] if self.what.output.is_some() => Err(CliError::Which(format!(
-                "of two records a text is printed: `ckb-probe report {new} --baseline {old} -o FILE` makes a page that says the same"
-            ))),
+            [true, true] if self.what.output.is_some() && !self.is_document() => {
+                Err(CliError::Which(format!(
+                    "of two records a text is printed: `ckb-probe report {new} --baseline {old} -o FILE` makes a page that says the same"
+                )))
+            }
             [true, true] => Ok(Some([before, after])),
             [false, false] => Ok(None),
             [is_record, _] => {

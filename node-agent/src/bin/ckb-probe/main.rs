@@ -3,6 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod blocks;
+mod changes;
 mod check;
 mod cluster;
 mod cost;
@@ -19,6 +20,7 @@ mod slow;
 mod suspension;
 mod symbols;
 mod table;
+mod told;
 
 use ckb_probe_agent::{
     host::HostError,
@@ -164,9 +166,9 @@ macro_rules! define_command {
                 Command::Report(arguments) => report::run(&arguments).await,
                 Command::Render(arguments) => flames::render(&arguments).await,
                 Command::Diff(arguments) => match (arguments.records()?, arguments.what.files()) {
-                    (Some([before, after]), _) => report::diff(before, after),
-                    (None, Some([before, after])) if blocks::is_of_blocks(before) => {
-                        blocks::diff(before, after, &arguments.blocks)
+                    (Some(both), _) => report::diff(both, arguments.is_document()),
+                    (None, Some(both)) if blocks::is_of_blocks(both[0]) => {
+                        blocks::diff(both, &arguments.blocks, arguments.of_blocks()?)
                     }
                     (None, _) => flames::diff(&arguments).await,
                 },

@@ -25,6 +25,11 @@ use ckb_probe_agent::{
 use ckb_probe_kubectl::{
     ClusterArguments,
     flamegraph::{StacksArguments, threads as threads_of_a_cluster},
+    flames::Output,
+};
+use ckb_probe_views::{
+    document::{Document, View},
+    threads as views,
 };
 use clap::Args;
 pub use flamegraph::{FLAMEGRAPH, FlamegraphArguments, flamegraph};
@@ -344,16 +349,32 @@ pub async fn threads(arguments: ThreadsArguments) -> Result<Outcome, CliError> {
         ));
     }
     let ProcessArguments { pid, executable } = &arguments.process;
+    let output = arguments.how.save.output()?;
+    if matches!(output, Output::File(..)) || arguments.how.save.is_opened() {
+        return Err(CliError::Which(
+            "threads of a process are printed, or with -o json told as a document: what they wait for is drawn by ckb-probe flamegraph --pid PID \
+             off-cpu -o FILE"
+                .to_owned(),
+        ));
+    }
     let process = find_process(*pid, executable)?;
     let Threads { states, left_out } = sampling::threads(process.id).await?;
+    let subject = format!("process {} ({})", process.id.pid, process.executable);
     let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "process {} ({}): {} threads",
-        process.id.pid,
-        process.executable,
-        states.len()
-    )?;
+    if output == Output::Json {
+        let told = views::Threads {
+            subject,
+            threads: states.iter().map(told).collect(),
+            left_out,
+        };
+        writeln!(out, "{}", Document::of(View::Threads(told)).line())?;
+        out.flush()?;
+        return Ok(match states.is_empty() {
+            true => Outcome::NothingCalled,
+            false => Outcome::Measured,
+        });
+    }
+    writeln!(out, "{subject}: {} threads", states.len())?;
     if left_out > 0 {
         writeln!(out, "{left_out} more are left out")?;
     }
@@ -363,6 +384,24 @@ pub async fn threads(arguments: ThreadsArguments) -> Result<Outcome, CliError> {
         true => Outcome::NothingCalled,
         false => Outcome::Measured,
     })
+}
+
+/// A thread in the form of `-o json`.
+fn told(state: &State) -> views::Thread {
+    let wait = state.wait.as_deref();
+    let calls = state.calls.iter().map(|call| views::ThreadCall {
+        name: call.name.to_string(),
+        module: call.file.to_string(),
+    });
+    views::Thread {
+        thread: state.thread,
+        name: state.name.clone(),
+        state: state.state.to_owned(),
+        waits_for: wait.map(|wait| wait.trim_matches(['[', ']']).to_owned()),
+        since_nanoseconds: (state.since)
+            .map(|since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+        calls: calls.collect(),
+    }
 }
 
 /// Threads that do the same, together; the most first.

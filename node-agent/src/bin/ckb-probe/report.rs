@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -15,11 +16,13 @@ use ckb_probe_report::{
     History,
     content::{content, difference},
 };
+use ckb_probe_views::document::{Document, View};
 use clap::Args;
 
 use super::{
-    CliError, Outcome,
+    CliError, Outcome, changes,
     record::{RecordError, folder},
+    told,
 };
 
 #[derive(Args, Debug)]
@@ -27,6 +30,7 @@ use super::{
     ckb-probe report ckb.record -o report.html\n  \
     ckb-probe report ckb.record --markdown report.md\n  \
     ckb-probe report after.record --baseline before.record -o report.html\n  \
+    ckb-probe report ckb.record -o json | jq '.probes[].rows[]'\n  \
     ckb-probe report ckb -n ckb --prometheus http://127.0.0.1:9090 -o report.html\n                                                          \
     of a CkbProbe on a cluster, as kubectl ckbprobe report\n\n\
     The page is one file, without a script, and fetches nothing.")]
@@ -63,6 +67,9 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         let made = ckb_probe_kubectl::report::run(&name, cluster, prometheus, which, files).await?;
         return Ok(made.into());
     }
+    if files.is_document() {
+        return print(record, baseline.as_deref());
+    }
     let history = |folder: &Path| history(folder, baseline.is_some());
     let of = history(record)?;
     let before = baseline
@@ -79,9 +86,33 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
     Ok(Outcome::Measured)
 }
 
-/// Prints what has changed from a record to another, and nothing else of them.
-pub fn diff(before: &Path, after: &Path) -> Result<Outcome, CliError> {
+/// Prints it as a document, in the form of `-o json`.
+fn print(record: &Path, baseline: Option<&Path>) -> Result<Outcome, CliError> {
+    let name = text::of_path(record);
+    let of = history(record, baseline.is_some())?;
+    let changes = baseline.map(|folder| {
+        let (before, history) = (text::of_path(folder), history(folder, true)?);
+        Ok::<_, RecordError>(changes::between((&before, &history), (&name, &of)))
+    });
+    let report = told::of(&name, &of, changes.transpose()?);
+    let line = Document::of(View::Record(Box::new(report))).line() + "\n";
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes())?;
+    out.flush()?;
+    Ok(Outcome::Measured)
+}
+
+/// Prints what has changed from a record to another, and nothing else of them; as a document, if that is asked for.
+pub fn diff([before, after]: [&Path; 2], is_document: bool) -> Result<Outcome, CliError> {
     let [old, new] = [history(before, true)?, history(after, true)?];
+    if is_document {
+        let [before, after] = [before, after].map(text::of_path);
+        let line = changes::of_records((&before, &old), (&after, &new));
+        let mut out = io::stdout().lock();
+        out.write_all(line.as_bytes())?;
+        out.flush()?;
+        return Ok(Outcome::Measured);
+    }
     let told = difference(&text::of_path(after), &new, (&text::of_path(before), &old));
     let printed = FileArguments {
         output: None,

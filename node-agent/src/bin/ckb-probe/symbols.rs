@@ -1,11 +1,12 @@
 //! `ckb-probe symbols`: what can be attached to in a process, and at what price.
 
+mod told;
 mod usdt;
 
 use std::{
     collections::BTreeSet,
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use ckb_probe_agent::{
@@ -21,6 +22,7 @@ use ckb_probe_agent::{
     text,
 };
 use ckb_probe_crds::display_nanos;
+use ckb_probe_views::document::{Document, View};
 use clap::Args;
 
 use super::{CliError, Outcome, ProcessArguments};
@@ -32,7 +34,8 @@ use super::{CliError, Outcome, ProcessArguments};
     ckb-probe symbols --match 'rocksdb::DBImpl::*' --library librocksdb   functions of a library\n  \
     ckb-probe symbols --usdt --executable postgres                        USDT probes, of its libraries too\n  \
     ckb-probe symbols ./ckb                                               of a file that need not run, in each of these ways\n  \
-    ckb-probe symbols --usdt /usr/bin/python3.11\n\n\
+    ckb-probe symbols --usdt /usr/bin/python3.11\n  \
+    ckb-probe symbols ./ckb -o json | jq '.functions[] | select(.places == []).name'\n\n\
     Exit codes: 0 there are some; 1 it cannot be looked at; 2 wrong arguments; 3 it has none of those that are measured by name.")]
 pub struct Arguments {
     /// This file alone, whoever runs it: an executable, or a library, before it is rolled out. Unset: a process, and the libraries that it
@@ -52,6 +55,9 @@ pub struct Arguments {
     /// match.
     #[arg(long)]
     usdt: bool,
+    /// Print all of it as a line of JSON, in the form that docs/reference/view.schema.json has.
+    #[arg(short, long, value_parser = ["json"])]
+    output: Option<String>,
     /// The same as FILE.
     #[arg(long, conflicts_with_all = ["path", "pid", "executable", "library"], value_name = "PATH")]
     file: Option<PathBuf>,
@@ -59,41 +65,40 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, CliError> {
     let pattern = arguments.pattern.as_deref();
+    let is_document = arguments.output.is_some();
     if let Some(file) = arguments.path.as_ref().or(arguments.file.as_ref()) {
         return match pattern {
-            _ if arguments.usdt => usdt::of_file(file, pattern),
+            _ if arguments.usdt => usdt::of_file(file, pattern, is_document),
             Some(glob) => {
                 let matches = functions_of_file(file, &pattern_of(glob, None))?;
-                matching(&of_file(file), &matches)
+                matching(&told::file(file), &matches, is_document)
             }
             None => {
                 let none = "the file has none of these functions: libraries that it loads are files of their own, and of a process they are looked at too";
-                listed(&of_file(file), none, |names| symbols_of_file(file, names))
+                listed((&told::file(file), none), is_document, |names| {
+                    symbols_of_file(file, names)
+                })
             }
         };
     }
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
     if arguments.usdt {
-        return usdt::of_process(&process, pattern);
+        return usdt::of_process(&process, pattern, is_document);
     }
     match pattern {
         Some(glob) => {
             let pattern = pattern_of(glob, arguments.library.clone());
             let matches = find_functions(process.id, &pattern, &FunctionCache::default())?;
-            matching(&of_process(&process), &matches)
+            matching(&of_process(&process), &matches, is_document)
         }
         None => {
             let none = "neither the executable nor any library that it has mapped has one of these functions";
-            listed(&of_process(&process), none, |names| {
+            listed((&of_process(&process), none), is_document, |names| {
                 find_symbols(process.id, names, &SymbolCache::default())
             })
         }
     }
-}
-
-fn of_file(path: &Path) -> String {
-    format!("file {}", text::of_path(path))
 }
 
 fn of_process(process: &Process) -> String {
@@ -110,15 +115,25 @@ fn pattern_of(glob: &str, library: Option<String>) -> Pattern {
 
 /// What the kinds look for by name.
 fn listed(
-    subject: &str,
-    none: &str,
+    (subject, none): (&str, &str),
+    is_document: bool,
     find: impl FnOnce(&BTreeSet<SymbolName>) -> Result<Symbols, SymbolsError>,
 ) -> Result<Outcome, CliError> {
     let wanted = kinds::listed();
     let names = wanted.iter().flat_map(|one| &one.functions);
     let names = names.map(|function| function.symbol).collect();
     let symbols = find(&names)?;
+    let outcome = match symbols.found.is_empty() {
+        true => Outcome::Nothing(none.to_owned()),
+        false => Outcome::Measured,
+    };
     let mut out = io::stdout().lock();
+    if is_document {
+        let told = told::listed(subject, &wanted, &symbols);
+        writeln!(out, "{}", Document::of(View::Symbols(told)).line())?;
+        out.flush()?;
+        return Ok(outcome);
+    }
     writeln!(out, "{subject}")?;
     if symbols.stripped {
         writeln!(out, "the executable is stripped: it has no symbol table")?;
@@ -136,17 +151,22 @@ fn listed(
         }
     }
     out.flush()?;
-    Ok(if symbols.found.is_empty() {
-        Outcome::Nothing(none.to_owned())
-    } else {
-        Outcome::Measured
-    })
+    Ok(outcome)
 }
 
 /// What a pattern finds, also where that is more than may be attached to.
-fn matching(subject: &str, matches: &Matches) -> Result<Outcome, CliError> {
+fn matching(subject: &str, matches: &Matches, is_document: bool) -> Result<Outcome, CliError> {
     let calibration = preflight(None).means.map(|means| means.calibration);
     let mut out = io::stdout().lock();
+    if is_document {
+        if let Err(why) = &calibration {
+            eprintln!("ckb-probe: what a probed call costs cannot be told here: {why}");
+        }
+        let told = told::matching(subject, matches, calibration.ok());
+        writeln!(out, "{}", Document::of(View::Symbols(told)).line())?;
+        out.flush()?;
+        return Ok(Outcome::Measured);
+    }
     writeln!(out, "{subject}")?;
     let names = matches.found.iter().map(|one| one.name.chars().count());
     let width = names.max().unwrap_or_default().min(100);

@@ -12,15 +12,31 @@ use ckb_probe_agent::{
     text,
 };
 use ckb_probe_crds::display_nanos;
+use ckb_probe_views::document::{Document, View};
 
-use super::{CliError, Outcome};
+use super::{CliError, Outcome, told};
 
 /// Those of a process, and what a hit would cost it.
-pub(super) fn of_process(process: &Process, glob: Option<&str>) -> Result<Outcome, CliError> {
+pub(super) fn of_process(
+    process: &Process,
+    glob: Option<&str>,
+    is_document: bool,
+) -> Result<Outcome, CliError> {
     let glob = pattern(glob)?;
     let files = find_usdt(process.id, &UsdtCache::default())?;
     let mut out = io::stdout().lock();
-    writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
+    let subject = format!("process {} ({})", process.id.pid, process.executable);
+    if is_document {
+        let means = preflight(None).means.inspect_err(|why| {
+            eprintln!("ckb-probe: what a hit costs cannot be told here: {why}");
+        });
+        let cost = means.ok().map(|means| means.calibration.counted_cost_ns);
+        let told = told::usdt(subject, &files, glob.as_ref(), cost);
+        writeln!(out, "{}", Document::of(View::Usdt(told)).line())?;
+        out.flush()?;
+        return Ok(Outcome::Measured);
+    }
+    writeln!(out, "{subject}")?;
     let outcome = list(&mut out, &files, glob.as_ref())?;
     match preflight(None).means {
         Ok(means) => writeln!(
@@ -34,9 +50,20 @@ pub(super) fn of_process(process: &Process, glob: Option<&str>) -> Result<Outcom
 }
 
 /// Those of a file.
-pub(super) fn of_file(path: &Path, glob: Option<&str>) -> Result<Outcome, CliError> {
+pub(super) fn of_file(
+    path: &Path,
+    glob: Option<&str>,
+    is_document: bool,
+) -> Result<Outcome, CliError> {
     let glob = pattern(glob)?;
     let file = usdt_of_file(path)?;
+    if is_document {
+        let told = told::usdt(told::file(path), &[file], glob.as_ref(), None);
+        let mut out = io::stdout().lock();
+        writeln!(out, "{}", Document::of(View::Usdt(told)).line())?;
+        out.flush()?;
+        return Ok(Outcome::Measured);
+    }
     list(&mut io::stdout().lock(), &[file], glob.as_ref())
 }
 
