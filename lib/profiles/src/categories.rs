@@ -7,7 +7,7 @@ mod tests;
 pub use rules::{RULES, Rule, Where};
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::{PRUNED, ProfileMode, Stack, Stacks};
+use crate::{PRUNED, ProfileMode, Stack, Stacks, idle::idle};
 
 /// A part of CKB.
 #[derive(
@@ -46,6 +46,9 @@ pub enum Category {
     /// The pool of threads for what is asynchronous has nothing to do.
     #[strum(serialize = "tokio idle")]
     TokioIdle,
+    /// Another pool, or a loop that takes orders, has nothing to do, whatever its threads are called.
+    #[strum(serialize = "waiting for work")]
+    Idle,
     /// Everything else.
     Other,
 }
@@ -80,6 +83,8 @@ pub fn category(stack: &Stack) -> Category {
         .collect();
     rules::anywhere(&names)
         .or_else(|| rules::nearest(&names))
+        // What a thread is called does not tell what it does where it waits for something to do.
+        .or_else(|| idle(stack.thread, &names).map(|_| Category::Idle))
         .or_else(|| rules::of_thread(stack.thread))
         .unwrap_or(Category::Other)
 }

@@ -1,7 +1,7 @@
 //! The table by which stacks get their headings. docs/flame-graphs.md shows it to users.
 
 use super::Category::{
-    self, Compaction, Miner, Network, RocksDbRead, RocksDbWrite, Rpc, Scripts, TokioIdle,
+    self, Compaction, Idle, Miner, Network, RocksDbRead, RocksDbWrite, Rpc, Scripts, TokioIdle,
     Verification,
 };
 
@@ -212,6 +212,12 @@ pub const RULES: &[Rule] = &[
             "tokio::runtime::time::Driver::park*",
             "tokio::runtime::driver::Driver::park*",
         ],
+    ),
+    rule(
+        Idle,
+        Where::Nearest,
+        // Likewise.
+        &["idle rayon*", "idle rocksdb*", "idle sled*", "idle ckb*"],
     ),
     rule(
         Compaction,

@@ -31,7 +31,14 @@ const STACKS: &[(&str, Category)] = &cases! {
         => Category::Compaction;
     "x;rocksdb::DBImpl::BGWorkCompaction;rocksdb::CompactionJob::Run;rocksdb::WritableFileWriter::Append"
         => Category::Compaction;
-    "rocksdb:low0;rocksdb::ThreadPoolImpl::Impl::BGThread;pthread_cond_wait" => Category::Compaction;
+    "rocksdb:low0;[pthread]" => Category::Compaction;
+    // A pool that waits for something to do does not do what its threads are called for.
+    "rocksdb:low0;rocksdb::ThreadPoolImpl::Impl::BGThread;pthread_cond_wait" => Category::Idle;
+    "rocksdb:low0;[idle rocksdb]" => Category::Idle;
+    "rocksdb:high0;[idle rocksdb]" => Category::Idle;
+    "verify_blocks;[idle ckb]" => Category::Idle;
+    "RayonGlobal-1;[idle rayon]" => Category::Idle;
+    "sled-io-1;[idle sled]" => Category::Idle;
     "GlobalRt-1;tokio::runtime::task::harness::poll_future;<ckb_network::protocols::identify::IdentifyProtocol<T> as ServiceProtocol>::received::{closure};memcpy"
         => Category::Network;
     "GlobalRt-1;tentacle::service::Service::run::{closure};[k]tcp_sendmsg" => Category::Network;
