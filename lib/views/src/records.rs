@@ -26,8 +26,8 @@ pub struct RecordReport {
     pub runs: Vec<RecordRun>,
     /// Stretches of which nothing is known.
     pub gaps: Vec<RecordGap>,
-    /// How often the process executed another program, which was measured anew.
-    pub executed: u64,
+    /// How often the process was measured anew: it executed another program, or opened another file in place of a library.
+    pub renewed: u64,
     /// Whether a last line had no end, and was discarded.
     pub is_cut: bool,
     /// How many lines are not what was written, and in no figure.

@@ -23,7 +23,7 @@ pub fn of(name: &str, history: &History, changes: Option<Changes>) -> RecordRepo
         known_milliseconds: history.known(),
         runs: history.runs.iter().map(run).collect(),
         gaps: history.gaps.iter().map(gap).collect(),
-        executed: intervals().map(|one| one.executed).sum(),
+        renewed: intervals().map(|one| one.renewed).sum(),
         is_cut: history.damage.cut,
         damaged_lines: history.damage.lines,
         probes: history.probes(&columns).iter().map(probe).collect(),
