@@ -238,13 +238,13 @@ fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
 
 #[test]
 fn what_one_question_lacks_keeps_no_other_from_being_measured_and_is_told_by_name() {
-    let plan = ["rocksdb_get_pinned_cf 6000 constant:1000"];
-    let mut truth = GroundTruth::start("ground-truth", &["--rate", "100"], &plan).unwrap();
+    // Busy enough for slices of it to come soon, where others load the machine, too.
+    let plan = ["rocksdb_get_pinned_cf 300000 constant:20000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "5000"], &plan).unwrap();
     let pid = truth.pid().to_string();
     truth.begin().unwrap();
     // It has RocksDB's functions, and none of those by which blocks are known.
     let asked = ["--pid", &pid, "--preset", "latency"];
-    // Long enough for slices of it, where others load the machine, too.
     let (found, code) = diagnosed(&[&asked[..], &["--seconds", "8"]].concat());
     assert_eq!(code, Some(1), "{found:#?}");
     let failed: Vec<_> = found
