@@ -339,7 +339,7 @@ impl CallKey {
     /// Whether it is of a thread: no thread that probes are met by has the number 0.
     #[inline(always)]
     pub const fn is_of_a_thread(&self) -> bool {
-        self.thread() != 0
+        self.owner & 0xff_ffff != 0
     }
 }
 

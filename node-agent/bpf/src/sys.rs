@@ -74,6 +74,9 @@ impl AttachType {
 /// How often a program is loaded that signals interrupt: as often as libbpf tries.
 const LOAD_ATTEMPTS: usize = 5;
 
+/// The verifier tells what it does not accept and how far it came, and not each of a million steps, of which kernels before 6.4 keep the first.
+const LOG_OF_ERRORS: u32 = 4;
+
 /// Loads a program; a tracing program, for what the kernel's type of this number says. On a refusal, with the end of the verifier's log.
 pub(super) fn load_program(
     instructions: &[bpf_insn],
@@ -89,7 +92,7 @@ pub(super) fn load_program(
             instruction_count: instructions.len() as u32,
             instructions: instructions.as_ptr() as u64,
             license: license.as_ptr() as u64,
-            log_level: u32::from(!log.is_empty()),
+            log_level: if log.is_empty() { 0 } else { LOG_OF_ERRORS },
             log_size: log.len() as u32,
             log_buffer: if log.is_empty() {
                 0
@@ -122,7 +125,8 @@ pub(super) fn load_program(
         load(&mut log).map_err(|_| {
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(0);
             let text = String::from_utf8_lossy(&log[..end]);
-            let end: Vec<&str> = text.lines().rev().take(3).collect();
+            // The last are how far it came.
+            let end: Vec<&str> = text.lines().rev().take(5).collect();
             (error, end.join("; "))
         })
     })
