@@ -14,6 +14,7 @@ use ckb_probe_agent::{
     observe::{ContentionFiles, process},
     preflight::preflight,
 };
+use ckb_probe_core::contention::Accounts;
 use ckb_probe_crds::{Assignment, Contention};
 use ckb_probe_testkit::{Container, CpuLimit, Folder, PATIENCE, wait_until};
 use serde_json::json;
@@ -197,34 +198,46 @@ fn to_read_what_a_container_of_500_threads_waits_for_takes_no_longer_than_of_one
     );
 }
 
+/// Where cgroups of version 2 are mounted here, if they are.
+fn hierarchy() -> Option<String> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut mounts = mounts
+        .lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>());
+    let found = mounts.find(|fields| fields[2] == "cgroup2");
+    if found.is_none() {
+        eprintln!("there are no cgroups of version 2 here");
+    }
+    found.map(|fields| fields[1].to_owned())
+}
+
+/// A container that does nothing.
+fn asleep(number: u32) -> Container {
+    let script = ["-c", "echo runs; exec sleep 600"];
+    Container::run_with(number, Path::new("/bin/sh"), &script, None)
+}
+
+/// What is read of a container.
+fn told(container: &Container) -> Accounts {
+    let found = process(container.pid(), |_| true).unwrap().unwrap();
+    ContentionFiles::open(found.id).read()
+}
+
 /// What a container makes of its own file system is not believed: of one that mounts something else over its cgroups nothing is known.
 #[test]
 fn accounts_that_are_not_the_kernels_are_not_read() {
     if !is_root() {
         return;
     }
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mut mounts = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let Some(hierarchy) = mounts.find(|fields| fields[2] == "cgroup2") else {
-        eprintln!("there are no cgroups of version 2 here");
+    let Some(hierarchy) = hierarchy() else {
         return;
     };
     let forges = "path=$(sed -n s/^0:://p /proc/self/cgroup) && mount -t tmpfs none $0 && mkdir -p $0$path \
                   && for one in cpu io; do echo some total=7 > $0$path/$one.pressure; done && echo runs && exec sleep 600";
-    let honest = Container::run_with(
-        6,
-        Path::new("/bin/sh"),
-        &["-c", "echo runs; exec sleep 600"],
-        None,
-    );
-    let arguments = ["--mount", "sh", "-c", forges, hierarchy[1]];
+    let honest = asleep(6);
+    let arguments = ["--mount", "sh", "-c", forges, &hierarchy];
     let hostile = Container::run_with(7, Path::new("/usr/bin/unshare"), &arguments, None);
-    let [honest, hostile] = [&honest, &hostile].map(|container| {
-        let found = process(container.pid(), |_| true).unwrap().unwrap();
-        ContentionFiles::open(found.id).read()
-    });
+    let [honest, hostile] = [&honest, &hostile].map(told);
     if honest.cpu_wait.is_none() {
         eprintln!("this kernel does not account for pressure");
     }
@@ -238,27 +251,14 @@ fn what_a_container_waits_for_is_found_where_it_sees_its_own_cgroup_alone() {
     if !is_root() {
         return;
     }
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-    let mut mounts = mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>());
-    let Some(hierarchy) = mounts.find(|fields| fields[2] == "cgroup2") else {
-        eprintln!("there are no cgroups of version 2 here");
+    let Some(hierarchy) = hierarchy() else {
         return;
     };
     let enters = "umount -l $0 && mount -t cgroup2 none $0 && echo runs && exec sleep 600";
-    let arguments = ["--cgroup", "--mount", "sh", "-c", enters, hierarchy[1]];
+    let arguments = ["--cgroup", "--mount", "sh", "-c", enters, &hierarchy];
     let inner = Container::run_with(8, Path::new("/usr/bin/unshare"), &arguments, None);
-    let outer = Container::run_with(
-        9,
-        Path::new("/bin/sh"),
-        &["-c", "echo runs; exec sleep 600"],
-        None,
-    );
-    let [inner, outer] = [&inner, &outer].map(|container| {
-        let found = process(container.pid(), |_| true).unwrap().unwrap();
-        ContentionFiles::open(found.id).read()
-    });
+    let outer = asleep(9);
+    let [inner, outer] = [&inner, &outer].map(told);
     if outer.cpu_wait.is_none() {
         eprintln!("this kernel does not account for pressure");
     }

@@ -79,16 +79,18 @@ struct KernelCalls {
 impl Config for KernelFunctionsConfig {
     fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
         let (registry, process) = (context.node.kernel.clone(), context.process);
-        // One at a time finds out what there is to attach to; one at a time attaches.
-        let Some(_turn) = registry.turn_to_begin() else {
-            return Begun::refused(configs.iter().map(|_| not_yet(OTHERS_BEGIN.to_string())));
-        };
-        if let Some(wait) = registry.wait(process) {
-            return Begun::refused(configs.iter().map(|_| too_soon(wait)));
-        }
         let bystanders = context.node.policy.bystanders;
-        if let Some(wait) = bystanders.and_then(|all| registry.owing(all)) {
-            return Begun::refused(configs.iter().map(|_| not_yet(owing(wait))));
+        // One at a time finds out what there is to attach to; one at a time attaches.
+        let turn = registry.turn_to_begin();
+        let not_now = match &turn {
+            None => Some(OTHERS_BEGIN.to_string()),
+            Some(_) => registry.wait(process).map(too_soon).or_else(|| {
+                let wait = bystanders.and_then(|all| registry.owing(all));
+                wait.map(owing)
+            }),
+        };
+        if let Some(message) = not_now {
+            return Begun::refused(configs.iter().map(|_| not_yet(message.clone())));
         }
         let begun = Begun::each(configs, context, Self::begin_one);
         // What is refused is attached to nothing, and may be asked for in better words at once.
@@ -100,15 +102,12 @@ impl Config for KernelFunctionsConfig {
 }
 
 /// All that is asked of a process is begun anew when anything of it changes; and what is begun costs others before it is known how much.
-fn too_soon(wait: Duration) -> Refusal {
-    Refusal::new(
-        Reason::AttachFailed,
-        format!(
-            "functions of the kernel were attached for this process a moment ago, and what is asked of it has changed since: they are not \
-             attached more often than every {} s; it is tried again, no sooner than in {} s",
-            registry::BETWEEN.as_secs(),
-            wait.as_millis().div_ceil(1000),
-        ),
+fn too_soon(wait: Duration) -> String {
+    format!(
+        "functions of the kernel were attached for this process a moment ago, and what is asked of it has changed since: they are not \
+         attached more often than every {} s; it is tried again, no sooner than in {} s",
+        registry::BETWEEN.as_secs(),
+        wait.as_millis().div_ceil(1000),
     )
 }
 
@@ -402,10 +401,7 @@ impl Mechanism for KernelCalls {
 
     fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
         // Not since it was loaded: what else is asked of this process is begun meanwhile, and that may wait for whatever it likes.
-        let _turn = match self.begun {
-            true => None,
-            false => Some(self.begin()?),
-        };
+        let _turn = (!self.begun).then(|| self.begin()).transpose()?;
         self.begun = true;
         self.probes.attach(&self.slots_of(groups))
     }

@@ -1,7 +1,7 @@
 //! One process on a host without Kubernetes, as the command line measures it: an engine with one view, which no order changes.
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     thread,
     time::{Duration, Instant},
 };
@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    super::measured::{Measured, Renewal, UNANSWERED},
+    super::measured::{Measured, UNANSWERED},
     Engine,
 };
 use crate::{
@@ -148,22 +148,17 @@ impl Session {
         refusals.next().filter(|_| !goes_on)
     }
 
-    /// Why the process was measured anew, each time since this was asked last: nothing was attached to what it runs by now.
-    pub fn renewals(&mut self) -> VecDeque<Renewal> {
+    /// Why the process was measured anew, each time since this was asked last, in sentences: nothing was attached to what it runs by now.
+    pub fn told_renewals(&mut self) -> Vec<String> {
         let renewals = std::mem::take(&mut self.engine.renewals);
         self.renewed |= !renewals.is_empty();
-        renewals
-    }
-
-    /// The same, in sentences.
-    pub fn told_renewals(&mut self) -> Vec<String> {
         let pid = self.process.id.pid;
         let told = |renewal| {
             format!(
                 "process {pid} {renewal}, which is measured anew: what it called until then is not counted"
             )
         };
-        self.renewals().into_iter().map(told).collect()
+        renewals.into_iter().map(told).collect()
     }
 
     fn look_for_renewal(&mut self) {
