@@ -138,35 +138,23 @@ mod x86_64 {
     }
 
     /// By number, with what is no register and the instruction as the last two. All are read, whichever is wanted: a choice of addresses in
-    /// the context is one that the verifier refuses.
+    /// the context is one that the verifier refuses. Each is put in its place before the next one is read, or they would be on the stack twice.
     ///
     /// # Safety
     /// The registers are those that the kernel handed out.
     #[inline(always)]
     unsafe fn all(registers: *const pt_regs) -> [u64; REGISTERS] {
-        // SAFETY: by the caller's word.
-        unsafe {
-            [
-                (&raw const (*registers).rax).read_volatile(),
-                (&raw const (*registers).rcx).read_volatile(),
-                (&raw const (*registers).rdx).read_volatile(),
-                (&raw const (*registers).rbx).read_volatile(),
-                (&raw const (*registers).rsp).read_volatile(),
-                (&raw const (*registers).rbp).read_volatile(),
-                (&raw const (*registers).rsi).read_volatile(),
-                (&raw const (*registers).rdi).read_volatile(),
-                (&raw const (*registers).r8).read_volatile(),
-                (&raw const (*registers).r9).read_volatile(),
-                (&raw const (*registers).r10).read_volatile(),
-                (&raw const (*registers).r11).read_volatile(),
-                (&raw const (*registers).r12).read_volatile(),
-                (&raw const (*registers).r13).read_volatile(),
-                (&raw const (*registers).r14).read_volatile(),
-                (&raw const (*registers).r15).read_volatile(),
-                0,
-                (&raw const (*registers).rip).read_volatile(),
-            ]
+        let mut all = [0; REGISTERS];
+        macro_rules! put {
+            ($($number:literal $register:ident,)*) => {
+                // SAFETY: by the caller's word.
+                unsafe { $(all[$number] = (&raw const (*registers).$register).read_volatile();)* }
+            };
         }
+        put!(
+            0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi, 8 r8, 9 r9, 10 r10, 11 r11, 12 r12, 13 r13, 14 r14, 15 r15, 17 rip,
+        );
+        all
     }
 }
 

@@ -281,6 +281,9 @@ impl SessionFunctions {
 }
 
 #[cfg(test)]
+mod stack;
+
+#[cfg(test)]
 mod tests {
     use std::io;
 

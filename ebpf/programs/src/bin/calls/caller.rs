@@ -7,10 +7,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{
-        bpf_get_current_comm,
-        generated::{bpf_get_current_task, bpf_probe_read_user},
-    },
+    helpers::generated::{bpf_get_current_comm, bpf_get_current_task, bpf_probe_read_user},
     macros::map,
     maps::{Array, PerCpuArray},
 };
@@ -155,7 +152,10 @@ unsafe fn describe(head: &mut Head, registers: *const pt_regs) {
     head.process = process();
     head.thread = thread();
     head.flags = ON_CPU;
-    head.name = bpf_get_current_comm().unwrap_or_default();
+    // Straight to where it belongs: a copy on the stack, and a call to fill it, are more than there is room for on Linux 6.1, which rounds
+    // up the frame of each function.
+    // SAFETY: a map's value, as long as is said.
+    unsafe { bpf_get_current_comm(head.name.as_mut_ptr().cast(), head.name.len() as u32) };
     // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses, which the verifier
     // refuses.
     unsafe {
