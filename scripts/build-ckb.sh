@@ -1,10 +1,16 @@
 #!/usr/bin/env bash
-# build-ckb.sh [VERSION]: builds the real CKB node that the end-to-end tests probe, or another release of it, into the cache. Half an hour
-# the first time, nothing after that.
+# build-ckb.sh [--profiling] [VERSION]: builds the real CKB node that the end-to-end tests probe, or another release of it, into the cache.
+# With --profiling also the same with its feature of that name, which has jemalloc's own profiles, and jeprof beside it. Half an hour the
+# first time, some minutes more for both, nothing after that.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$(realpath "$0")")/lib.sh"
 
+PROFILING=
+if [[ ${1:-} == --profiling ]]; then
+  PROFILING=1
+  shift
+fi
 CKB=${1:-$CKB}
 CKB_DIR=$CACHE/ckb-$CKB
 LOG=$CACHE/log/ckb.log
@@ -33,6 +39,15 @@ build() {
   fi
 }
 
+# What has no profiles compiles to the same but for jemalloc and what names it.
+build_profiling() {
+  local builder=$BASHPID jeproves
+  report_progress "$builder" &
+  CARGO_TARGET_DIR=$TARGET_DIR cargo_install "$1" "$LOG" ckb "$CKB" --features profiling
+  jeproves=("$TARGET_DIR"/release/build/tikv-jemalloc-sys-*/out/build/bin/jeprof)
+  cp "${jeproves[0]}" "$1/bin/"
+}
+
 # report_progress PID: a line a minute, as long as PID runs.
 report_progress() {
   while ! timeout 60 tail --pid="$1" -f /dev/null; do
@@ -41,10 +56,13 @@ report_progress() {
 }
 
 has_ckb() { [[ -x $CKB_DIR/bin/ckb ]]; }
+has_profiling() { [[ -x $CKB_DIR-profiling/bin/ckb && -e $CKB_DIR-profiling/bin/jeprof ]]; }
 
-! has_ckb || exit 0
+if has_ckb && { [[ -z $PROFILING ]] || has_profiling; }; then exit 0; fi
 mapfile -t packages < <(missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config \
   libclang-dev=/usr/lib/llvm-*/lib/libclang.so libssl-dev=/usr/include/openssl/ssl.h)
 install_packages "${packages[@]}"
 provide "CKB $CKB: half an hour on two cores, most of it RocksDB" has_ckb "$CKB_DIR" build
+[[ -z $PROFILING ]] ||
+  provide "CKB $CKB with profiles of its allocator" has_profiling "$CKB_DIR-profiling" build_profiling
 rm -rf "$TARGET_DIR"

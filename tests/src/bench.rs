@@ -77,6 +77,8 @@ pub struct Settings {
     pub programs: PathBuf,
     /// The node.
     pub ckb: PathBuf,
+    /// The same, built with its feature `profiling`; `jeprof` is beside it.
+    pub ckb_profiling: PathBuf,
     /// A folder that scripts/build-chain.sh made.
     pub chain: PathBuf,
     /// Another one, with `--scripts`.
@@ -158,6 +160,7 @@ pub const ALL: &[Family] = families! {
     "profile-vm": profile::vm::run, "stacks through CKB-VM's interpreter in assembly, in a program and in a node";
     "profile-off-cpu": profile::off_cpu::run, "what is waited for, against a program that knows it";
     "profile-memory": profile::memory::run, "who touches memory first, against a program that knows where it grows";
+    "profile-allocations": profile::allocations::run, "who allocates in a CKB import, against jemalloc's own profiles";
     "profile-threads": profile::threads::run, "a dump of 200 threads, against gdb";
     "profile-cost": profile::cost::run, "a CKB import, profiled in several ways";
     "profile-agent": profile::agent::run, "what profiling itself uses";

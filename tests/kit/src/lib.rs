@@ -6,6 +6,7 @@ pub mod container;
 pub mod cpu_limit;
 pub mod disk;
 pub mod fixture;
+pub mod jeprof;
 pub mod mount;
 pub mod number;
 mod parent;

@@ -66,12 +66,31 @@ impl<'a> Import<'a> {
         Self::of(settings, &settings.chain, container, &[])
     }
 
+    /// The same, with variables in its environment.
+    pub fn under(
+        settings: &'a Settings,
+        container: &'a Container,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
+        Self::run(settings, &settings.chain, container, &[], variables)
+    }
+
     /// The same of a chain that scripts/build-chain.sh made, with options of `ckb import`.
     pub fn of(
         settings: &'a Settings,
         chain: &'a Path,
         container: &'a Container,
         options: &[&str],
+    ) -> Result<Self> {
+        Self::run(settings, chain, container, options, &[])
+    }
+
+    fn run(
+        settings: &'a Settings,
+        chain: &'a Path,
+        container: &'a Container,
+        options: &[&str],
+        variables: &[(&str, &str)],
     ) -> Result<Self> {
         let data = in_folder(settings, "import")?;
         if data.exists() {
@@ -92,6 +111,7 @@ impl<'a> Import<'a> {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
+            .envs(variables.iter().copied())
             .spawn()
             .map_err(Failure::system("ckb import"))?;
         Ok(Self {

@@ -1,6 +1,7 @@
 //! What `ckb-probe profile` and `ckb-probe threads` find, and what that costs: each as a process of its own.
 
 pub mod agent;
+pub mod allocations;
 mod answers;
 pub mod bystander;
 pub mod complete;

@@ -44,6 +44,9 @@ struct Arguments {
     /// The CKB node's executable.
     #[arg(long, default_value = "ckb")]
     ckb: PathBuf,
+    /// The same, built with its feature `profiling`, in a folder with `jeprof`.
+    #[arg(long, default_value = "ckb")]
+    ckb_profiling: PathBuf,
     /// A folder that scripts/build-chain.sh made.
     #[arg(long, default_value = ".")]
     chain: PathBuf,
@@ -76,6 +79,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
             kills: arguments.kills.max(1),
             programs: arguments.programs.unwrap_or(programs),
             ckb: arguments.ckb,
+            ckb_profiling: arguments.ckb_profiling,
             chain: arguments.chain,
             scripts: arguments.scripts,
             folder: folder.clone(),
