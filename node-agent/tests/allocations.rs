@@ -10,7 +10,7 @@
 mod jeprof;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::Read,
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_profiles::{Profile, pprof::Limits};
+use ckb_probe_profiles::{Profile, Stack, pprof::Limits};
 use ckb_probe_testkit::{
     Fixture, Folder, assert_contains, ckb_probe, refusal, repository, run, wait_until, words,
 };
@@ -119,6 +119,13 @@ fn profiled(order: &str) -> (Bytes, Bytes, String) {
     let mut fixture = Fixture::start(allocates());
     let (truth, profile, summary) = watched(&mut fixture, |fixture| fixture.tell(order));
     let truth: Bytes = serde_json::from_str(&truth).unwrap();
+    let told = by_caller(&profile);
+    println!("{order}: {truth:?}, told {told:?}; {summary}");
+    (truth, told, summary)
+}
+
+/// What was told of functions that are named as callers.
+fn by_caller(profile: &Profile) -> Bytes {
     let mut told = Bytes::new();
     for stack in profile.stacks.iter() {
         let known = stack.frames.iter().rev().find_map(|frame| {
@@ -130,8 +137,7 @@ fn profiled(order: &str) -> (Bytes, Bytes, String) {
             *sum += weight;
         }
     }
-    println!("{order}: {truth:?}, told {told:?}; {summary}");
-    (truth, told, summary)
+    told
 }
 
 fn shares(bytes: &Bytes, side: usize) -> BTreeMap<&str, f64> {
@@ -194,6 +200,66 @@ fn callers_that_take_turns_in_step_with_the_allocator_are_told_as_that() {
     // One of the four is all that is seen, and nothing else could be: so it is said.
     assert_eq!(told.values().filter(|bytes| bytes[0] > 0).count(), 1);
     assert_contains(&summary, "of the stacks came in step with the allocator");
+}
+
+/// One that says itself what it allocates is believed: each word of it counts, for as much as it says, and nothing else does.
+#[test]
+fn a_process_that_says_what_it_allocates_is_told_by_what_it_says() {
+    let mut fixture = Fixture::named("says-allocated", &[]);
+    assert_eq!(fixture.answer(), "ready");
+    assert_eq!(fixture.tell("semaphores"), "0 0");
+    // What nobody looks at is not said, and what is freed of it is not known.
+    let unseen = fixture.tell("work 100");
+    assert!(unseen.starts_with("small 0 "), "{unseen}");
+    let (answer, profile, summary) = watched(&mut fixture, |fixture| {
+        assert_eq!(fixture.tell("semaphores"), "1 1");
+        fixture.tell("work 10000")
+    });
+    println!("{answer}; {summary}");
+    assert_eq!(fixture.tell("semaphores"), "0 0");
+    let mut words = answer.split_whitespace();
+    let mut truth: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    while let Some(caller) = words.next() {
+        let mut number = || words.next().unwrap().parse().unwrap();
+        truth.insert(caller, [number(), number()]);
+    }
+    let told = by_caller(&profile);
+    println!("{told:?}");
+    for (caller, [said, _]) in &truth {
+        let sides = told[*caller];
+        let expected = if *caller == "frees" {
+            [0, *said]
+        } else {
+            [*said, 0]
+        };
+        assert_eq!(sides, expected, "{caller}");
+    }
+    assert_eq!(told.len(), truth.len());
+    // What it calls to say so is left out, and so is its allocator.
+    let innermost = |stack: &Stack<'_>| stack.frames.last().unwrap().name.to_owned();
+    let innermost: BTreeSet<String> = profile
+        .stacks
+        .iter()
+        .map(|stack| innermost(&stack))
+        .collect();
+    let callers = truth.keys().map(|caller| format!("caller_{caller}"));
+    assert_eq!(innermost, callers.collect());
+    assert_contains(&summary, "as the process says it itself");
+    // And what it says is so: one in 64 KiB, at random.
+    let frees = truth.remove("frees").unwrap();
+    let sums = [0, 1].map(|of| truth.values().map(|bytes| bytes[of]).sum::<u64>() as f64);
+    for (caller, [said, really]) in truth {
+        let [said, really] =
+            [(said, sums[0]), (really, sums[1])].map(|(own, all)| 100.0 * own as f64 / all);
+        assert!(
+            (said - really).abs() <= OFF,
+            "{caller}: {said} of {really} %"
+        );
+    }
+    assert!(
+        (0.8..1.2).contains(&(frees[0] as f64 / frees[1] as f64)),
+        "{frees:?}"
+    );
 }
 
 #[test]

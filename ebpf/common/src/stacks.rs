@@ -66,6 +66,14 @@ pub mod allocations {
     pub const GROWS: u32 = 2;
     /// The extent that is the second argument is freed: `large_dalloc`.
     pub const FREES: u32 = 3;
+    /// The process says by itself that it has allocated: the probe `otel_memory:alloc`, by which it tells where, and for how many bytes that
+    /// stands.
+    pub const SAYS_ALLOCATED: u32 = 4;
+    /// And that it frees what it has said that of: `otel_memory:free`, by which it tells where that is.
+    pub const SAYS_FREED: u32 = 5;
+
+    /// Of so many that it has said it has allocated it is remembered what they stand for: as it is freed it does not say that again.
+    pub const REMEMBERED: u32 = 1 << 13;
 
     /// Where an extent has its size.
     pub const EXTENT_SIZE: u64 = 16;

@@ -12,6 +12,7 @@ pub mod fields;
 pub mod helpers;
 pub mod identity;
 pub mod iterator;
+pub mod operand;
 pub mod registers;
 pub mod ring_shares;
 pub mod session;

@@ -20,7 +20,7 @@ use ckb_probe_common::{
 use ckb_probe_symbols::Machine;
 
 use super::{
-    AttachError, Identity, Links, ReadError, Site, Tier,
+    AttachError, Identity, Links, Operand, ReadError, Site, Tier,
     btf::{self, Types},
     links::Programs,
     memory::{self, Reservation},
@@ -166,6 +166,23 @@ pub struct Allocator {
     pub tier: Tier,
     /// Functions, each with what it is among [`allocations`] for a slot, and [`hit`](Site::hit).
     pub sites: Vec<Site>,
+    /// Where the process says by itself what it does: by site, the address, and for how many bytes that stands. Empty where it does not.
+    pub said: Vec<[Operand; 2]>,
+}
+
+impl Allocator {
+    /// Of the maps that are for what a process says by itself, how many entries they have.
+    fn sizes(&self) -> [(&'static str, u32); 2] {
+        let remembered = if self.said.is_empty() {
+            1
+        } else {
+            allocations::REMEMBERED
+        };
+        [
+            ("OPERANDS", self.said.len().max(1) as u32),
+            ("SAID", remembered),
+        ]
+    }
 }
 
 /// How long the kernel makes a tick, in nanoseconds: as often it sets the clock that tells the time of the last one.
@@ -181,14 +198,20 @@ fn slots_of_all_cpus() -> u32 {
 }
 
 impl Stacks {
-    /// How many bytes its maps take at most, of one that samples what comes in bursts, or does not.
-    pub fn bytes(bursts: bool) -> Result<u64, AttachError> {
+    /// How many bytes its maps take at most, of one that samples what comes in bursts, or does not; and of one that remembers what a process
+    /// has said that it allocated, or has no need to.
+    pub fn bytes(bursts: bool, remembers: bool) -> Result<u64, AttachError> {
         let slots = if bursts {
             MAX_SLOTS
         } else {
             slots_of_all_cpus()
         };
-        let sizes = [("SLOTS", slots)];
+        let remembered = if remembers {
+            allocations::REMEMBERED
+        } else {
+            1
+        };
+        let sizes = [("SLOTS", slots), ("SAID", remembered)];
         let shapes = memory::shapes(programs::named("stacks")?, &sizes)?;
         Ok(memory::sum(&shapes, memory::possible_cpus()))
     }
@@ -216,7 +239,9 @@ impl Stacks {
         let program = programs::named("stacks")?;
         let identity = Identity::fields(&types)?;
         let constants: [(&str, &[u8]); 2] = [("FIELDS", &constants), ("IDENTITY", &identity)];
-        let mut object = Object::load_with(program, &[("SLOTS", count)], &constants)?;
+        let mut sizes = vec![("SLOTS", count)];
+        sizes.extend(allocator.iter().flat_map(|allocator| allocator.sizes()));
+        let mut object = Object::load_with(program, &sizes, &constants)?;
         let slots = object.map_memory("SLOTS", count as usize * size_of::<Slot>())?;
         let names = Iterator::load(&object, &types, "names", "task")?.over(std::process::id())?;
         let (mut tracepoints, mut threads) = (None, None);
@@ -254,11 +279,16 @@ impl Stacks {
             }
         }
         let uprobes = match allocator {
-            Some(Allocator { tier, sites }) => {
+            Some(Allocator { tier, sites, .. }) => {
                 Some((Programs::load(&object, *tier, sites)?, sites.clone()))
             }
             None => None,
         };
+        let mut operands: Values<[Operand; 2]> = Values::take(&mut object, "OPERANDS")?;
+        let said = allocator.iter().flat_map(|allocator| &allocator.said);
+        for (place, said) in (0..).zip(said) {
+            operands.set(place, *said)?;
+        }
         let mut stacks = Self {
             links: None,
             threads,

@@ -25,6 +25,7 @@ use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use events::emitted;
 pub(super) use events::slow_call;
 use k8s_openapi::jiff::Timestamp;
+pub(super) use operand::operand as usdt_operand;
 use origins::{Origins, PendingStacks};
 pub use search::{Searched, search};
 

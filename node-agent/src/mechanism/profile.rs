@@ -241,10 +241,8 @@ fn reserve(modes: &[ProfileMode]) -> Result<Reservation, Refusal> {
         .map_err(refused)?;
     let mut maps = 0;
     for mode in modes {
-        maps += Stacks::bytes(matches!(
-            mode,
-            ProfileMode::Memory | ProfileMode::Allocations
-        ))?;
+        let allocations = *mode == ProfileMode::Allocations;
+        maps += Stacks::bytes(allocations || *mode == ProfileMode::Memory, allocations)?;
     }
     let left = account.left();
     if maps > left {

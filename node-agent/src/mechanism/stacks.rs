@@ -69,7 +69,8 @@ pub enum SamplerMode {
     OffCpu,
     /// Memory that is touched for the first time. Folded text counts bytes.
     Memory,
-    /// Memory that is allocated, and freed, by jemalloc. Folded text counts bytes that are allocated.
+    /// Memory that is allocated, and freed, by jemalloc, or as the process says it itself by `otel_memory:alloc` and `otel_memory:free`.
+    /// Folded text counts bytes that are allocated.
     Allocations,
 }
 
@@ -158,6 +159,8 @@ pub struct StackSampler {
     cost: Duration,
     /// What each time costs that it is met, beside what the program itself takes.
     each: Duration,
+    /// The process says by itself what it allocates.
+    said: bool,
 }
 
 impl StackSampler {
@@ -213,6 +216,7 @@ impl StackSampler {
             turned: cpu_time(process).unwrap_or_default(),
             cost: Duration::ZERO,
             each,
+            said: allocator.is_some_and(|allocator| !allocator.said.is_empty()),
         })
     }
 
@@ -421,8 +425,13 @@ impl StackSampler {
                     bytes,
                     freed,
                     in_step: self.allocations.in_step(),
+                    said: self.said,
                 });
-                (rate, Each::Allocated([each(0), each(1)]))
+                let each = Each::Allocated {
+                    bytes: [each(0), each(1)],
+                    said: self.said,
+                };
+                (rate, each)
             }
         };
         let kernel = self.gathered.kernel_addresses();

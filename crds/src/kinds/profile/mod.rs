@@ -18,8 +18,9 @@ use crate::{Duration, ProfileMode};
     .message("profile.every must be at least profile.window: a window begins when the one before is over"))]
 pub struct ProfileProbe {
     /// What is sampled, any of: `Cpu`, time on a CPU; `OffCpu`, time that threads wait; `Memory`, memory that is touched for
-    /// the first time; `Allocations`, memory that is allocated and freed, of a process with jemalloc 5.3 that has its symbols, as CKB; and
-    /// `Threads`, what each thread does at the end of the window.
+    /// the first time; `Allocations`, memory that is allocated and freed, of a process with jemalloc 5.3 that has its symbols, as CKB, or of one
+    /// that says it itself by the USDT probes `otel_memory:alloc` and `otel_memory:free`; and `Threads`, what each thread does at the end of the
+    /// window.
     #[serde(default = "default_modes")]
     #[schemars(length(min = 1, max = 5))]
     #[x_kube(merge_strategy = ListMerge::Set)]

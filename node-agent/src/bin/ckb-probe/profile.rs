@@ -245,7 +245,11 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
             format!("{:.1} MB touched for the first time", total as f64 / 1e6),
         ),
         SamplerMode::Allocations => (
-            "one for each 64 KiB of a thread, and for each block of more than 32 KiB".to_owned(),
+            match profile.allocated {
+                Some(Allocated { said: true, .. }) => "as the process says it itself".to_owned(),
+                _ => "one for each 64 KiB of a thread, and for each block of more than 32 KiB"
+                    .to_owned(),
+            },
             format!("{:.1} MB allocated", total as f64 / 1e6),
         ),
     };
@@ -300,6 +304,7 @@ fn balance(allocated: &Allocated, taken: u64) -> String {
         bytes,
         freed,
         in_step,
+        ..
     } = *allocated;
     let held = (bytes as f64 - freed as f64) / 1e6;
     let mut lines = format!(

@@ -17,7 +17,7 @@ use crate::{
 const POINTER: u8 = 8;
 
 /// The argument of a probe at one of its places; refused where there is none, or it cannot be read.
-pub(super) fn operand(site: &UsdtSite, asked: Numbered) -> Result<Operand, Refusal> {
+pub(in crate::mechanism) fn operand(site: &UsdtSite, asked: Numbered) -> Result<Operand, Refusal> {
     let UsdtSite {
         provider,
         name,

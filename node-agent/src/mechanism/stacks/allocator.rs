@@ -1,14 +1,23 @@
-//! The allocator of a process: where it is seen at work, and which functions are its own and no callers of it.
+//! The allocator of a process: where it is seen at work, or says by itself what it does, and which functions are its own and no callers of it.
 
 use std::collections::BTreeSet;
 
-use super::StacksError;
+use ckb_probe_symbols::elf::UsdtSite;
+
+use super::{Call, StacksError};
 use crate::{
     kernel::{
-        CalibratedTier, LookedAt, Site,
+        CalibratedTier, LookedAt, Operand, Site,
         stacks::{Allocator, allocations},
     },
-    observe::{FirstInstruction, ProcessId, SymbolCache, SymbolName, find_symbols},
+    mechanism::{
+        Refusal,
+        calls::{Kept, Numbered, usdt_operand},
+    },
+    observe::{
+        FirstInstruction, ProcessId, SymbolCache, SymbolName, UsdtCache, UsdtFile, find_symbols,
+        find_usdt,
+    },
 };
 
 /// What jemalloc 5.3 calls the functions in which it is seen, with what they are among [`allocations`]: in Rust's crates, and by itself.
@@ -54,6 +63,89 @@ pub enum NoAllocator {
         /// The executable has no symbol table.
         stripped: bool,
     },
+    /// It says by itself what it allocates, in a way that cannot be read.
+    #[error("the process says by itself what it allocates, and {0}")]
+    Unreadable(Refusal),
+}
+
+/// Where a process says by itself what it allocates and frees, if it does: probes of this provider, the names of the two, with what they are
+/// among [`allocations`], and which of their arguments are the address, and for how many bytes that stands. A process has a sampler of its own then,
+/// which wants no more than that it is looked at (OpenTelemetry's eBPF profiler, design document 3).
+const PROVIDER: &str = "otel_memory";
+const SAYS_ALLOCATED: Says = Says {
+    name: "alloc",
+    role: allocations::SAYS_ALLOCATED,
+    address: 1,
+    weight: 3,
+};
+const SAYS_FREED: Says = Says {
+    name: "free",
+    role: allocations::SAYS_FREED,
+    address: 1,
+    // It is told nothing of that: the address is all there is.
+    weight: 1,
+};
+
+/// A probe by which a process says what it does.
+#[derive(Clone, Copy)]
+struct Says {
+    name: &'static str,
+    role: u32,
+    address: u8,
+    weight: u8,
+}
+
+impl Says {
+    /// Its places in a file, and what is read there.
+    fn places(self, file: &UsdtFile) -> Result<Vec<(Site, [Operand; 2])>, Refusal> {
+        let is_its = |site: &&_| {
+            let UsdtSite { provider, name, .. } = *site;
+            provider == PROVIDER && name == self.name
+        };
+        let sites = file.probes.sites.iter().filter(is_its);
+        sites
+            .map(|site| {
+                let number = |number| {
+                    let kind = Kept::Integer;
+                    usdt_operand(site, Numbered { number, kind })
+                };
+                let operands = [number(self.address)?, number(self.weight)?];
+                let symbol = format!("{PROVIDER}:{}", self.name);
+                let place = Site {
+                    entry_only: true,
+                    semaphore: site.semaphore,
+                    hit: Some(LookedAt::default()),
+                    ..Site::plain(&symbol, file.binary.clone(), site.offset, self.role as u8)
+                };
+                Ok((place, operands))
+            })
+            .collect()
+    }
+}
+
+/// Where a process says by itself what it allocates; None where it does not.
+fn said(
+    process: ProcessId,
+    means: &CalibratedTier,
+) -> Result<Option<(Allocator, u64)>, StacksError> {
+    let files = find_usdt(process, &UsdtCache::default())?;
+    let mut places = Vec::new();
+    for says in [SAYS_ALLOCATED, SAYS_FREED] {
+        for file in &files {
+            places.extend(says.places(file).map_err(NoAllocator::Unreadable)?);
+        }
+        // One that says nothing of what it allocates says nothing.
+        if places.is_empty() {
+            return Ok(None);
+        }
+    }
+    let (sites, said) = places.into_iter().unzip();
+    let allocator = Allocator {
+        tier: means.tier,
+        sites,
+        said,
+    };
+    Ok(Some((allocator, means.calibration.counted_cost_ns)))
 }
 
 /// What is known of the allocator, and what each time that it is met costs the process, in nanoseconds.
@@ -61,6 +153,13 @@ pub(super) fn find(
     process: ProcessId,
     means: &CalibratedTier,
 ) -> Result<(Allocator, u64), StacksError> {
+    match said(process, means)? {
+        Some(found) => Ok(found),
+        None => jemalloc(process, means),
+    }
+}
+
+fn jemalloc(process: ProcessId, means: &CalibratedTier) -> Result<(Allocator, u64), StacksError> {
     let all = || FUNCTIONS.iter().flatten();
     let names: BTreeSet<SymbolName> = all().map(|(name, _)| *name).collect();
     let symbols = find_symbols(process, &names, &SymbolCache::default())?;
@@ -105,6 +204,7 @@ pub(super) fn find(
     let allocator = Allocator {
         tier: means.tier,
         sites,
+        said: Vec::new(),
     };
     Ok((allocator, cost_ns))
 }
@@ -148,8 +248,30 @@ const BEGINNINGS: [&str; 9] = [
     "imalloc",
 ];
 
+/// With what names end of which the compiler made another function.
+const MADE_OF: [&str; 5] = [".constprop.", ".isra.", ".part.", ".cold", ".llvm."];
+
+/// Frames between an allocator and where a process says what it does.
+const SAYING: usize = 16;
+
+/// Leaves of a stack those who ask the allocator. Where the process says what it does, whatever it calls for that is further in.
+pub(super) fn leave_callers(calls: &mut Vec<Call>, said: bool) {
+    let is_its_own = |call: &Call| is_its_own(&call.name);
+    if said {
+        let inner = calls.len().saturating_sub(SAYING);
+        if let Some(asked) = calls[inner..].iter().position(is_its_own) {
+            calls.truncate(inner + asked);
+        }
+    }
+    while calls.last().is_some_and(is_its_own) {
+        calls.pop();
+    }
+}
+
 /// Whether a function is the allocator's own, or one by which a language asks it.
-pub(super) fn is_its_own(name: &str) -> bool {
+fn is_its_own(name: &str) -> bool {
+    let made = MADE_OF.iter().filter_map(|end| name.find(end)).min();
+    let name = &name[..made.unwrap_or(name.len())];
     let plain = name.rsplit("::").next().unwrap_or(name);
     ENTRANCES.contains(&plain) && (plain == name || plain.starts_with("__rust_"))
         || BEGINNINGS.iter().any(|begin| name.starts_with(begin))
@@ -169,6 +291,7 @@ mod tests {
             "__rust_alloc",
             "__rustc::__rust_realloc",
             "operator new",
+            "sdallocx.constprop.0",
             "<tikv_jemallocator::Jemalloc as core::alloc::global::GlobalAlloc>::alloc",
         ] {
             assert!(is_its_own(name), "{name}");
@@ -182,6 +305,29 @@ mod tests {
         ] {
             assert!(!is_its_own(name), "{name}");
         }
+    }
+
+    #[test]
+    fn of_a_stack_those_are_left_who_ask_the_allocator() {
+        let left = |names: &[&'static str], said| {
+            let mut calls: Vec<Call> = names.iter().map(|name| Call::said(name)).collect();
+            leave_callers(&mut calls, said);
+            calls
+                .iter()
+                .map(|call| call.name.to_string())
+                .collect::<Vec<_>>()
+        };
+        let stack = ["main", "caller", "malloc", "je_arena", "sample", "say"];
+        assert_eq!(left(&stack, true), ["main", "caller"]);
+        assert_eq!(left(&stack, false), stack);
+        assert_eq!(left(&stack[..4], false), ["main", "caller"]);
+        // Of one without such a name all of it is told.
+        assert_eq!(
+            left(&["main", "sample", "say"], true),
+            ["main", "sample", "say"]
+        );
+        let far = [&["malloc"][..], &["handler"; SAYING], &["say"]].concat();
+        assert_eq!(left(&far, true), far);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub struct Call {
 }
 
 impl Call {
-    fn said(name: &str) -> Self {
+    pub(super) fn said(name: &str) -> Self {
         Self {
             name: Arc::from(name),
             file: Arc::from(""),
@@ -178,6 +178,8 @@ pub struct Allocated {
     pub freed: u64,
     /// How many samples came in step with the allocator: to the byte as the one before on their thread did, with the same stack.
     pub in_step: u64,
+    /// The process has said so itself.
+    pub said: bool,
 }
 
 /// Time on a CPU, told twice.
@@ -292,7 +294,12 @@ pub(super) enum Each {
     /// So much memory.
     Bytes(f64),
     /// So much memory that was allocated, or freed.
-    Allocated([f64; 2]),
+    Allocated {
+        /// Of what was allocated, and of what was freed.
+        bytes: [f64; 2],
+        /// Whether the process says so itself.
+        said: bool,
+    },
 }
 
 /// What was seen so far.
@@ -383,13 +390,8 @@ impl Gathered {
         for (key, (count, sum)) in &self.seen {
             let thread = text::of_padded(&key.thread);
             let mut calls = calls(key, functions, kernel, is_running);
-            if matches!(each, Each::Allocated(_)) {
-                while calls
-                    .last()
-                    .is_some_and(|call| allocator::is_its_own(&call.name))
-                {
-                    calls.pop();
-                }
+            if let Each::Allocated { said, .. } = each {
+                allocator::leave_callers(&mut calls, said);
             }
             let (counts, sums) = samples.entry((thread, calls)).or_default();
             *counts += count;
@@ -402,9 +404,10 @@ impl Gathered {
                 let (time, memory, freed) = match each {
                     Each::Nanoseconds(each) => (times(sum, each), 0, 0),
                     Each::Bytes(each) => (0, times(sum, each), 0),
-                    Each::Allocated([each, of_freed]) => {
-                        (0, times(sum, each), times(freed, of_freed))
-                    }
+                    Each::Allocated {
+                        bytes: [each, of_freed],
+                        ..
+                    } => (0, times(sum, each), times(freed, of_freed)),
                 };
                 Sample {
                     thread,

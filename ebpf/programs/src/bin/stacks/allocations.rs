@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::generated::{bpf_get_prandom_u32, bpf_probe_read_user},
-    macros::{map, uprobe},
+    macros::map,
     maps::PerCpuArray,
     programs::ProbeContext,
 };
@@ -22,7 +22,7 @@ use ckb_probe_programs::{
     storage::{TaskStorage, Thread},
 };
 
-use crate::{ORDER, PACE, crowded, is_the_targets, stack, take};
+use crate::{ORDER, PACE, crowded, is_the_targets, said, stack, take};
 
 /// What one thread allocates, or frees.
 #[repr(C)]
@@ -44,32 +44,41 @@ struct Account {
 #[map]
 static ACCOUNTS: TaskStorage<[Account; 2]> = TaskStorage::new();
 
-/// Bytes that were allocated, and that were freed, by jemalloc's count.
+/// Bytes that were allocated, and that were freed, by the allocator's count.
 #[map]
 static ALLOCATED: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(1, 0);
 
-#[uprobe]
-pub fn hit(context: ProbeContext) -> u32 {
+// All of it in the program itself, which aya's attribute leaves to the compiler: what makes a tail call must not be a function that is called.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+extern "C" fn hit(registers: *mut c_void) -> u32 {
+    meet(&ProbeContext::new(registers));
+    0
+}
+
+#[inline(always)]
+fn meet(context: &ProbeContext) {
     let (Some(order), Some(pace)) = (ORDER.get(0), PACE.get_ptr_mut(0)) else {
         // Always there, so this is the place for what no program comes by.
-        stack::stay_on_the_threads(&context);
-        return 0;
+        stack::stay_on_the_threads(context);
+        return;
     };
     if !is_the_targets(order) {
-        return 0;
+        return;
     }
     let began = now();
     let Some(accounts) = ACCOUNTS.get_or_create(Thread::current()) else {
         // SAFETY: a map's value.
         unsafe { add(&raw mut (*pace).lost, 1) };
-        return 0;
+        return;
     };
     // SAFETY: maps' values, and the registers that the kernel handed out. An account is its thread's own.
     unsafe {
         add(&raw mut (*pace).met, 1);
         let account = |side: usize| (&raw mut (*accounts)[side]);
         let registers = context.regs;
-        match cookie(&context).slot() {
+        let cookie = cookie(context);
+        match cookie.slot() {
             allocations::STOPS => stops(order, pace, account(0), account(1), registers),
             allocations::ALLOCATES => {
                 told(order, pace, account(0), 0, *argument::<2>(registers));
@@ -81,11 +90,12 @@ pub fn hit(context: ProbeContext) -> u32 {
                     told(order, pace, account(1), FREED, size);
                 }
             }
+            allocations::SAYS_ALLOCATED => said::allocated(order, pace, context, cookie.place()),
+            allocations::SAYS_FREED => said::freed(order, pace, context, cookie.place()),
             _ => {}
         }
         add(&raw mut (*pace).spent_ns, now() - began);
     }
-    0
 }
 
 /// jemalloc stops to look. It has counted what made it stop.
@@ -130,10 +140,7 @@ unsafe fn stops(
             carried,
             slice: _,
         } = account.read();
-        if let Some(all) = ALLOCATED.get_ptr_mut(0) {
-            let place = if flags == 0 { 0 } else { 1 };
-            add(&raw mut (*all)[place], since);
-        }
+        count(usize::from(flags != 0), since);
         let smaller = since.saturating_sub(told) + carried;
         // What has its own size, if that was the last.
         let is_told = size > 0
@@ -199,10 +206,22 @@ unsafe fn begin(account: *mut Account, order: &Order) {
     }
 }
 
+/// So many more bytes were allocated, or freed.
+#[inline(always)]
+pub fn count(side: usize, bytes: u64) {
+    if let Some(all) = ALLOCATED.get_ptr_mut(0) {
+        // SAFETY: a map's value.
+        unsafe { add(&raw mut (*all)[side & 1], bytes) };
+    }
+}
+
 /// What stands for so many bytes is a sample as often as it stands for as many as a sample does at the least; and for more of them, where
 /// there is little room for samples.
+///
+/// # Safety
+/// The pace is a map's value.
 #[inline(always)]
-unsafe fn sample(order: &Order, pace: *mut Pace, bytes: u64, beyond: u64, flags: u32) {
+pub unsafe fn sample(order: &Order, pace: *mut Pace, bytes: u64, beyond: u64, flags: u32) {
     let least = order.period_ns * allocations::UNIT;
     let Some(bytes) = by_chance(bytes, least) else {
         return;

@@ -8,6 +8,7 @@
 #![no_main]
 
 mod allocations;
+mod said;
 #[path = "../calls/stack.rs"]
 mod stack;
 mod thread;
