@@ -304,11 +304,25 @@ pub struct SharedTrap {
     pub cost: Duration,
 }
 
+/// What is foreseen of a mechanism's groups before any of them was attached.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Foreseen {
+    /// How often a second each of them is hit, on the wall, in the order of the groups; empty where nobody knows.
+    pub rates: Vec<f64>,
+    /// How long they take to come and go.
+    pub edge: Duration,
+}
+
 /// A way to measure, at work on one process. Dropping it ends that.
 pub trait Mechanism: Send {
     /// What one hit of each of its groups costs the target, in the order of the groups; None where nothing is there to be
     /// attached to.
     fn costs(&self) -> &[Option<Duration>];
+
+    /// What of that is known before they are attached: what is too busy to be is not attached to find that out.
+    fn foreseen(&self) -> Foreseen {
+        Foreseen::default()
+    }
 
     /// The groups whose hits cost less while another one is attached too.
     fn beside(&self) -> Vec<SharedTrap> {

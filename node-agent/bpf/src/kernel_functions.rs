@@ -2,7 +2,14 @@
 //!
 //! They are named, not placed: nobody without more rights learns the kernel's addresses, and the kernel finds them itself.
 
-use std::{collections::BTreeSet, ffi::CString, io, os::fd::OwnedFd, sync::OnceLock};
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    io,
+    os::fd::OwnedFd,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, Payload};
 use nix::errno::Errno;
@@ -115,51 +122,83 @@ fn load(tier: KernelTier, plan: &KernelPlan) -> Result<(Programs, Maps), AttachE
     Ok((programs, maps))
 }
 
-/// What became of functions that were attached to and let go again.
-#[derive(Debug, Default)]
-pub struct Trial {
-    /// Those that the kernel does not let be probed.
-    pub refused: BTreeSet<String>,
-    /// How many calls of them there were meanwhile, by whomever.
+/// What became of functions that were attached to and let go again, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trial(pub BTreeMap<String, Tried>);
+
+/// What became of one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tried {
+    /// Whether the kernel lets it be probed.
+    pub admitted: bool,
+    /// How many calls of it there were meanwhile, by whomever.
     pub calls: u64,
+    /// From before it was attached until it was gone.
+    pub lasted: Duration,
 }
 
 impl Trial {
     /// Attaches to these functions. The kernel says of all together that it takes them or not, so they are halved until it is known which.
     pub fn of(tier: KernelTier, functions: &[&str]) -> Result<Self, AttachError> {
+        let mut all = BTreeMap::new();
+        for some in functions.chunks(MAX_OPERATIONS) {
+            all.extend(Self::of_some(tier, some)?);
+        }
+        Ok(Self(all))
+    }
+
+    /// How many calls there were of all of them.
+    pub fn calls(&self) -> u64 {
+        self.0.values().map(|tried| tried.calls).sum()
+    }
+
+    /// The same of as many as have a slot each.
+    fn of_some(tier: KernelTier, functions: &[&str]) -> Result<Vec<(String, Tried)>, AttachError> {
+        let site = |function: &&str| KernelSite {
+            function: (*function).to_string(),
+            slow_threshold_ns: u64::MAX,
+        };
         let nobody = KernelPlan {
             process: Identity::nobody(),
-            sites: Vec::new(),
+            sites: functions.iter().map(site).collect(),
             ring_bytes: super::DEFAULT_RING_BYTES,
             trap_ns: 0,
         };
         let (programs, maps) = load(tier, &nobody)?;
         let names = names(functions.iter().copied())?;
-        let mut refused = BTreeSet::new();
-        let mut untried = Vec::from([std::ops::Range {
+        let slotted: Vec<(u8, &CString)> = (0..=u8::MAX).zip(&names).collect();
+        let untried = Tried {
+            admitted: true,
+            calls: 0,
+            lasted: Duration::ZERO,
+        };
+        let mut tried = vec![untried; names.len()];
+        let mut left = Vec::from([std::ops::Range {
             start: 0,
             end: names.len(),
         }]);
-        while let Some(range) = untried.pop() {
-            let some: Vec<(u8, &CString)> =
-                names[range.clone()].iter().map(|name| (0, name)).collect();
-            match programs.link(&some, Group::First) {
+        while let Some(range) = left.pop() {
+            let (some, began) = (&slotted[range.clone()], Instant::now());
+            match programs.link(some, Group::First) {
                 // Until they are gone, they are run.
                 Ok(links) => drop(links),
-                Err(source) if !is_about_functions(&source) => return Err(error(&some, source)),
+                Err(source) if !is_about_functions(&source) => return Err(error(some, source)),
                 Err(_) if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
-                    untried.extend([middle..range.end, range.start..middle]);
+                    left.extend([middle..range.end, range.start..middle]);
                 }
-                Err(_) => refused.extend(functions.get(range.start).map(ToString::to_string)),
+                Err(_) => tried[range.start].admitted = false,
             }
+            let lasted = began.elapsed();
+            tried[range].iter_mut().for_each(|one| one.lasted += lasted);
         }
         // Where it cannot be read, nobody knows.
         let met = maps.met().unwrap_or_default();
-        Ok(Self {
-            refused,
-            calls: met.iter().map(|(hits, others)| hits + others).sum(),
-        })
+        for (tried, (hits, others)) in tried.iter_mut().zip(met) {
+            tried.calls = hits + others;
+        }
+        let names = functions.iter().map(ToString::to_string);
+        Ok(names.zip(tried).collect())
     }
 }
 

@@ -58,7 +58,7 @@ pub use execs::Execs;
 pub use file_io::tells_file_io;
 pub use floor::Floor;
 pub use identity::Identity;
-pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, Trial};
+pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, Trial, Tried};
 pub use links::Links;
 use links::Programs;
 pub use maps::{

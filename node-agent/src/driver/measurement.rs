@@ -19,7 +19,7 @@ pub use reaper::{DropHandle, Reaper};
 pub use running::Running;
 use running::{Mechanisms, Started};
 pub use sampling::Allowance;
-use sampling::{Due, DutyCycle};
+use sampling::{Ahead, Due, DutyCycle};
 use slice::Slice;
 
 use crate::{
@@ -69,8 +69,8 @@ struct Attached {
 }
 
 impl Measurement {
-    /// Attaches all that the mechanisms have to attach. What the kernel refuses is left out, and handed back with its error.
-    /// `sampled` is what sampling keeps its cost below; None: it is measured all of the time.
+    /// Attaches all that the mechanisms have to attach, but for what is foreseen to cost too much for that. What the kernel refuses is left
+    /// out, and handed back with its error. `sampled` is what sampling keeps its cost below; None: it is measured all of the time.
     pub fn begin(
         process: ProcessId,
         mechanisms: Vec<Running>,
@@ -78,12 +78,14 @@ impl Measurement {
         reaper: &Reaper,
         now: impl Fn() -> Duration,
     ) -> Begun {
+        let mut sampler = sampled.map(DutyCycle::new);
+        let ahead = Ahead::of(&mechanisms, sampler.as_mut());
         let started = now();
         let Started {
             mechanisms,
             costs,
             refused,
-        } = Mechanisms::start(mechanisms);
+        } = Mechanisms::start(mechanisms, &ahead.later);
         let attached = now();
         if mechanisms.is_empty() {
             return Begun {
@@ -92,24 +94,27 @@ impl Measurement {
                 attached,
             };
         }
-        let edge = attached - started;
+        if let Some(sampler) = &mut sampler {
+            sampler.took(attached - started);
+        }
         let known: Vec<Duration> = costs.iter().map(|cost| cost.unwrap_or_default()).collect();
-        let measurement = Self {
+        let there = costs.iter().enumerate().filter(|(_, cost)| cost.is_some());
+        let there: GroupIds = there
+            .map(|(index, _)| GroupId::default().offset(index))
+            .collect();
+        let mut measurement = Self {
             process,
             meter: Meter::new(
                 &known,
                 observe::cpu_time(process).unwrap_or_default(),
                 attached,
             )
+            .foreseeing(&ahead.rates)
             .with(mechanisms.beside()),
-            sampler: sampled.map(|allowance| DutyCycle::new(allowance, edge)),
+            sampler,
             due: None,
             attached: Attached {
-                always: costs
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(index, cost)| cost.map(|_| GroupId::default().offset(index)))
-                    .collect(),
+                always: &there - &ahead.later,
                 slice: None,
                 slices: 0,
             },
@@ -121,6 +126,7 @@ impl Measurement {
             read_at: attached,
             stopped: None,
         };
+        measurement.leave_to_slices(&there & &ahead.later, attached);
         Begun {
             measurement: Some(measurement),
             refused,

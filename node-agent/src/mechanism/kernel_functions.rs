@@ -1,6 +1,7 @@
 //! Calls of the kernel's functions on behalf of a process, by kprobes: programs of the same object and the same maps as for calls
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
+mod account;
 mod admitted;
 mod debt;
 mod registry;
@@ -8,11 +9,12 @@ mod tier;
 mod untouchable;
 
 use std::{
-    cell::Cell,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
+use account::Account;
 pub use admitted::ADMITTED;
 use admitted::is_admitted;
 use ckb_probe_crds::{Lack, Name, Reason};
@@ -23,15 +25,15 @@ use tier::Costs;
 use untouchable::Untouchable;
 
 use super::{
-    Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
-    Mechanism, Reading, Refusal, RowReading, Subscription,
+    Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, Foreseen, GroupId, GroupIds,
+    Lost, Mechanism, Reading, Refusal, RowReading, Subscription,
     calls::{Measures, Told, lost_of_each, slots_of, slow_call},
     identity,
 };
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, Links, Probes, ReadError, Slots,
-        Trial,
+        Trial, Tried,
     },
     observe::{self, Glob, KernelFunctions, ProcessId, find_kernel_functions},
 };
@@ -64,14 +66,14 @@ struct KernelCalls {
     measures: Measures,
     /// By slot.
     costs: Vec<Option<Duration>>,
+    foreseen: Foreseen,
     cost: Costs,
     one_by_one: bool,
     /// CPU-seconds per second that all may cost together who have functions of the kernel probed, and its part of it.
     bystanders: Option<f64>,
     share: NodeShare,
     registry: KernelRegistry,
-    /// So many calls of others are in the node's debt.
-    charged: Cell<u64>,
+    account: RefCell<Account>,
     /// It was attached once: until then it is not known what it costs.
     begun: bool,
 }
@@ -143,13 +145,15 @@ impl KernelFunctionsConfig {
         let registry = context.node.kernel.clone();
         let (tier, cost) = tier::means(&registry)?;
         let names = chosen.functions.iter().map(String::as_str).collect();
-        let refused = registry.refused(tier, &names, |names| {
+        let Trial(tried) = registry.tried(tier, &names, |names| {
             let trial = Trial::of(tier, names)?;
             if let Some(all) = bystanders {
-                registry.charge(trial.calls as f64 * cost.miss.as_secs_f64(), all);
+                registry.charge(trial.calls() as f64 * cost.miss.as_secs_f64(), all);
             }
-            Ok::<_, AttachError>(trial.refused)
+            Ok::<_, AttachError>(trial)
         })?;
+        let refused = tried.iter().filter(|(_, tried)| !tried.admitted);
+        let refused = refused.map(|(name, _)| name.clone()).collect();
         // What the trial cost others is made good first.
         if let Some(wait) = bystanders.and_then(|all| registry.owing(all)) {
             return Err(not_yet(owing(wait)));
@@ -177,12 +181,13 @@ impl KernelFunctionsConfig {
             first: context.first,
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
+            foreseen: foreseen(functions.iter().filter_map(|name| tried.get(name))),
             cost,
             one_by_one: tier.detaches_one_by_one(),
             bystanders,
             share: registry.share(),
             registry,
-            charged: Cell::default(),
+            account: RefCell::default(),
             begun: false,
         };
         let subscription = |(slot, function)| Subscription {
@@ -203,6 +208,16 @@ impl KernelFunctionsConfig {
                 coverage,
             },
         ))
+    }
+}
+
+/// As they were called while they were tried, by whomever. Each call is taken for one that is recorded, which costs more than others do; and
+/// what they cost while they came and went is what they will cost then.
+fn foreseen<'a>(tried: impl Iterator<Item = &'a Tried> + Clone) -> Foreseen {
+    let rate = |tried: &Tried| tried.calls as f64 / tried.lasted.as_secs_f64().max(1e-6);
+    Foreseen {
+        rates: tried.clone().map(rate).collect(),
+        edge: tried.map(|tried| tried.lasted).max().unwrap_or_default(),
     }
 }
 
@@ -372,16 +387,15 @@ impl KernelCalls {
         wait.map_or(Ok(turn), |wait| Err(AttachError::NotYet(owing(wait))))
     }
 
-    /// What the programs were run for by now, by slot: hits, and calls of others, which are charged to the node.
-    fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
+    /// Takes in what the programs were run for by now. What calls of others cost is charged to the node.
+    fn settle(&self) -> Result<(), ReadError> {
         let met = self.probes.met()?;
+        let others = self.share.others();
+        let paid = self.account.borrow_mut().take(met, others, self.cost);
         if let Some(all) = self.bystanders {
-            let others = met.iter().map(|(_, others)| others).sum();
-            let new = others - self.charged.replace(others).min(others);
-            self.registry
-                .charge(new as f64 * self.cost.miss.as_secs_f64(), all);
+            self.registry.charge(paid, all);
         }
-        Ok(met)
+        Ok(())
     }
 }
 
@@ -390,13 +404,17 @@ impl Drop for KernelCalls {
     fn drop(&mut self) {
         self.probes.detach();
         // Where it cannot be read, nobody knows.
-        let _ = self.met();
+        let _ = self.settle();
     }
 }
 
 impl Mechanism for KernelCalls {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
+    }
+
+    fn foreseen(&self) -> Foreseen {
+        self.foreseen.clone()
     }
 
     fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
@@ -420,10 +438,8 @@ impl Mechanism for KernelCalls {
 
     /// With the calls of other processes, for what those cost.
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let met = self.met()?.into_iter();
-        Ok(met
-            .map(|(hits, others)| hits + self.cost.in_hits(others))
-            .collect())
+        self.settle()?;
+        Ok(self.account.borrow().hits())
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {

@@ -75,6 +75,8 @@ struct Rate {
     /// CPU-seconds that it cost in the last look.
     cost_seconds: f64,
     hits_per_second: Option<f64>,
+    /// What it is taken for until there was a look at it, in hits per second on the wall.
+    foreseen: Option<f64>,
     /// The greatest rate of late.
     peak: Peak,
     hits: f64,
@@ -117,6 +119,7 @@ impl Estimator {
             cost,
             cost_seconds: 0.0,
             hits_per_second: None,
+            foreseen: None,
             peak: Peak::default(),
             hits: 0.0,
             open: 0.0,
@@ -131,6 +134,16 @@ impl Estimator {
         }
     }
 
+    /// The same, where of some operations it is foreseen how often a second they are hit on the wall: they are taken to be as busy until they
+    /// were looked at.
+    #[must_use]
+    pub fn foreseeing(mut self, rates: &[Option<f64>]) -> Self {
+        for (rate, foreseen) in self.rates.iter_mut().zip(rates) {
+            rate.foreseen = *foreseen;
+        }
+        self
+    }
+
     /// Takes in what was seen in `elapsed`, in which the target used the time `cpu`, probing included, and probing cost so many
     /// CPU-seconds `besides` what the hits cost, which are not of that time: what others do at its request. Returns what probing cost,
     /// for the next plan.
@@ -142,7 +155,7 @@ impl Estimator {
         sights: &[Observation],
     ) -> Spent {
         let seconds = elapsed.as_secs_f64();
-        let speed = self.time.speed();
+        let (speed, duty) = (self.time.speed(), self.time.duty());
         let parts = |sight: &Observation| {
             let part = |time: Duration| {
                 let seconds = seconds.max(1e-9);
@@ -159,7 +172,7 @@ impl Estimator {
         let counted: f64 = counted.sum();
         let hidden = self.rates.iter().zip(sights).map(|(rate, sight)| {
             let (open, attached) = parts(sight);
-            rate.hidden(sight) * (attached - open).max(0.0) / speed
+            rate.hidden(sight, duty) * (attached - open).max(0.0) / speed
         });
         let hidden: f64 = hidden.sum();
         let used = cpu.as_secs_f64();
@@ -182,6 +195,7 @@ impl Estimator {
                     sight,
                     open * passed,
                     (attached - open).max(0.0) * passed,
+                    duty,
                 )
             })
             .sum();
@@ -205,8 +219,9 @@ impl Estimator {
 
     /// The loads by now.
     pub fn loads(&self) -> Vec<Load> {
+        let duty = self.time.duty();
         let load = |rate: &Rate| Load {
-            hits_per_second: rate.hits_per_second,
+            hits_per_second: rate.believed(duty),
             peak: rate.peak.get(),
             cost: rate.cost,
         };
@@ -231,12 +246,20 @@ impl Rate {
     }
 
     /// CPU-seconds a second of process time that hits cost which nobody counts.
-    fn hidden(&self, sight: &Observation) -> f64 {
-        self.hits_per_second.unwrap_or(0.0) * self.cost.as_secs_f64() * (1.0 - sight.saved)
+    fn hidden(&self, sight: &Observation, duty: f64) -> f64 {
+        let rate = self.believed(duty).unwrap_or(0.0);
+        rate * self.cost.as_secs_f64() * (1.0 - sight.saved)
+    }
+
+    /// How often it is hit in a second of process time, which makes up that part of the time on the wall; None where nobody knows.
+    fn believed(&self, duty: f64) -> Option<f64> {
+        let foreseen = self.foreseen.map(|on_the_wall| on_the_wall / duty);
+        self.hits_per_second.or(foreseen)
     }
 
     /// Takes in what was seen in `open` seconds of process time; `elapsed` are those on the wall. Returns the CPU-seconds that the
-    /// hits cost: those counted, and those of `hidden` seconds, which the edges hid.
+    /// hits cost: those counted, and those of `hidden` seconds, which the edges hid. `duty` is the part of the time on the wall that process
+    /// time makes up.
     fn observe(
         &mut self,
         elapsed: f64,
@@ -244,6 +267,7 @@ impl Rate {
         sight: &Observation,
         open: f64,
         hidden: f64,
+        duty: f64,
     ) -> f64 {
         self.hits += sight.hits as f64;
         self.open += open;
@@ -259,11 +283,13 @@ impl Rate {
             (self.hits, self.open, self.unseen) = (0.0, 0.0, 0.0);
         } else if self.unseen > LONGEST_PERIOD {
             let kept = (-elapsed / FORGETTING).exp2();
-            self.hits_per_second = self.hits_per_second.map(|rate| rate * kept);
+            let forgotten = |rate: Option<f64>| rate.map(|rate| rate * kept);
+            self.hits_per_second = forgotten(self.hits_per_second);
+            self.foreseen = forgotten(self.foreseen);
         }
         self.peak
             .pass(elapsed, passed, self.hits_per_second.unwrap_or(0.0));
-        self.cost_seconds = self.counted(sight) + self.hidden(sight) * hidden;
+        self.cost_seconds = self.counted(sight) + self.hidden(sight, duty) * hidden;
         self.cost_seconds
     }
 

@@ -84,6 +84,13 @@ impl Meter {
         }
     }
 
+    /// The same, where of some groups it is foreseen how often a second they are hit on the wall.
+    #[must_use]
+    pub fn foreseeing(mut self, rates: &[Option<f64>]) -> Self {
+        self.estimator = self.estimator.foreseeing(rates);
+        self
+    }
+
     /// The same, where hits of some groups cost less while others are attached.
     #[must_use]
     pub fn with(mut self, beside: Vec<SharedTrap>) -> Self {

@@ -24,6 +24,12 @@ impl Running {
     }
 }
 
+/// See [`Mechanism::node_share`]: of all of them together, if any has one.
+pub fn node_share(all: &[Running]) -> Option<f64> {
+    let shares = all.iter().filter_map(|one| one.mechanism.node_share());
+    shares.reduce(|all, more| all + more)
+}
+
 /// All that measure a process. Dropping them detaches.
 pub struct Mechanisms(Vec<Running>);
 
@@ -38,15 +44,15 @@ pub struct Started {
 }
 
 impl Mechanisms {
-    /// Attaches all that they have to attach. What the kernel refuses is left out.
-    pub fn start(all: Vec<Running>) -> Started {
+    /// Attaches all that they have to attach, but for what is left for later. What the kernel refuses is left out.
+    pub fn start(all: Vec<Running>, later: &GroupIds) -> Started {
         let mut refused = Vec::new();
         let mut costs: Vec<Option<Duration>> = Vec::new();
         let mut running = Vec::new();
         for mut one in all {
             let groups = one.loads();
             costs.resize(one.first.index(), None);
-            match one.mechanism.attach(&groups) {
+            match one.mechanism.attach(&(&groups - later)) {
                 Ok(_) => {
                     costs.extend_from_slice(one.mechanism.costs());
                     running.push(one);
@@ -155,11 +161,9 @@ impl Mechanisms {
             .collect()
     }
 
-    /// See [`Mechanism::node_share`]: of all of them together, if any has one.
+    /// See [`node_share`].
     pub fn node_share(&self) -> Option<f64> {
-        let all = self.0.iter();
-        let shares = all.filter_map(|one| one.mechanism.node_share());
-        shares.reduce(|all, more| all + more)
+        node_share(&self.0)
     }
 
     /// What was counted.

@@ -5,15 +5,17 @@
 //! comes later and later, up to [`LOOK`], and to a part of what is left: a burst may begin with several times the work that is usual. For what
 //! becomes due in the meantime that is late, and late alike for beginnings and ends, which is what [`Cycle`] stands on.
 
+mod ahead;
 mod cells;
 
 use std::time::Duration;
 
+pub use ahead::Ahead;
 use cells::Pair;
 use ckb_probe_crds::Passed;
 use tracing::debug;
 
-use super::{Measurement, MeasurementError, Total, departures::Detaching, slice::Slice};
+use super::{Measurement, MeasurementError, Meter, Total, departures::Detaching, slice::Slice};
 use crate::{
     governor::{self, Attachment, Budget, Cycle, Switch, Turn},
     mechanism::{GroupId, GroupIds},
@@ -23,7 +25,7 @@ use crate::{
 /// Between two looks at how busy the operations are, at most.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The first, where others pay as well: until then everything is attached, whatever it costs.
+/// The first, where others pay as well: until then what is attached is so whatever it costs.
 const FIRST_LOOK: Duration = Duration::from_millis(10);
 
 /// And at least: while the process works, and while it does not, and something will be due soon after it does.
@@ -97,12 +99,12 @@ impl Glance {
 }
 
 impl DutyCycle {
-    /// For such a budget, after everything was attached, which took `edge`.
-    pub fn new(allowance: Allowance, edge: Duration) -> Self {
+    /// For such a budget, before anything was attached.
+    pub fn new(allowance: Allowance) -> Self {
         Self {
             allowance,
-            edge: edge.max(EDGE),
-            attaching: edge.max(EDGE),
+            edge: EDGE,
+            attaching: EDGE,
             plan: None,
             owed: 0.0,
             cycle: Cycle::default(),
@@ -111,6 +113,29 @@ impl DutyCycle {
             before: Passed::default(),
             glanced: Glance::default(),
             idle_looks: 0,
+        }
+    }
+
+    /// To come and go takes so long, as was foreseen, or to come did.
+    pub fn took(&mut self, edge: Duration) {
+        self.edge = self.edge.max(edge);
+        self.attaching = self.attaching.max(edge);
+    }
+
+    /// What may be spent.
+    fn budget(&self, meter: &Meter, node_share: Option<f64>) -> Budget {
+        let duty = meter.duty();
+        let budget = Budget {
+            ratio: self.allowance.percent / 100.0,
+            floor: self.allowance.floor / 100.0 / duty,
+            duty,
+            known: meter.age(),
+            edge: self.edge + self.lead().saturating_sub(self.attaching),
+            turnaround: self.turnaround(),
+        };
+        match node_share {
+            Some(most) => budget.within(most, meter.usage()),
+            None => budget,
         }
     }
 
@@ -130,7 +155,8 @@ impl Measurement {
     pub fn debt(&self) -> f64 {
         let sampler = self.sampler.as_ref();
         let debt = sampler.map_or(0.0, |one| {
-            one.plan.as_ref().map_or(one.owed, |plan| plan.debt)
+            let known = one.plan.as_ref().map_or(0.0, |plan| plan.debt);
+            known + one.owed
         });
         debt.max(0.0)
     }
@@ -144,7 +170,7 @@ impl Measurement {
 
     /// Between two looks at most.
     fn longest_look(&self) -> Duration {
-        let is_first = self.sampler.as_ref().is_some_and(|one| one.plan.is_none());
+        let is_first = self.sampler.is_some() && self.meter.age().is_zero();
         if is_first && self.mechanisms.node_share().is_some() {
             FIRST_LOOK
         } else {
@@ -300,17 +326,7 @@ impl Measurement {
                 group.hits_per_second = Some(0.0);
             }
         }
-        let mut budget = Budget {
-            ratio: sampler.allowance.percent / 100.0,
-            floor: sampler.allowance.floor / 100.0 / self.meter.duty(),
-            duty: self.meter.duty(),
-            known: self.meter.age(),
-            edge: sampler.edge + sampler.lead().saturating_sub(sampler.attaching),
-            turnaround: sampler.turnaround(),
-        };
-        if let Some(most) = self.mechanisms.node_share() {
-            budget = budget.within(most, self.meter.usage());
-        }
+        let budget = sampler.budget(&self.meter, self.mechanisms.node_share());
         spent.floor = budget.floor * budget.duty * wall.as_secs_f64();
         self.meter.grant(spent.floor);
         spent.cost += std::mem::take(&mut sampler.owed);

@@ -3,7 +3,7 @@ use std::{
     io::{self, PipeReader},
     os::fd::OwnedFd,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use super::*;
 use crate::{
     kernel::Links,
-    mechanism::{Lost, Mechanism, Reading, RowReading},
+    mechanism::{Foreseen, Lost, Mechanism, Reading, RowReading},
 };
 
 /// A mechanism with as many groups as costs, which is told what was hit.
@@ -27,7 +27,9 @@ struct Trial {
     refuses: bool,
     /// It can be attached so often, and no more.
     attaches: usize,
-    attached: GroupIds,
+    /// What was attached, for good or for a slice, one time after the other.
+    attached: Arc<Mutex<Vec<GroupIds>>>,
+    foreseen: Foreseen,
     /// What a slice leaves to be closed.
     link: Option<OwnedFd>,
     node_share: Option<f64>,
@@ -55,11 +57,16 @@ impl Mechanism for Trial {
         let room = self.attaches.checked_sub(1);
         self.attaches =
             room.ok_or_else(|| AttachError::NoUprobePmu(io::Error::other("no more")))?;
-        self.attached = groups.clone();
+        self.attached.lock().unwrap().push(groups.clone());
         Ok(None)
     }
 
-    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
+    fn foreseen(&self) -> Foreseen {
+        self.foreseen.clone()
+    }
+
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.attached.lock().unwrap().push(groups.clone());
         Ok(())
     }
 
@@ -126,7 +133,8 @@ impl Trial {
             hits: Arc::new(AtomicU64::new(0)),
             refuses: false,
             attaches: usize::MAX,
-            attached: GroupIds::new(),
+            attached: Arc::default(),
+            foreseen: Foreseen::default(),
             link: None,
             node_share: None,
             reading: Duration::ZERO,
@@ -395,5 +403,68 @@ fn what_others_pay_for_is_looked_at_sooner_and_what_was_owed_before_is_owed_stil
         shared.next_step().unwrap(),
         Duration::from_millis(1_060),
         "it is known now"
+    );
+}
+
+#[test]
+fn what_is_foreseen_to_be_busy_is_attached_in_slices_from_the_beginning_on() {
+    let of = |rate| Trial {
+        node_share: Some(0.01),
+        foreseen: Foreseen {
+            rates: vec![rate, 10.0],
+            edge: Duration::from_millis(20),
+        },
+        ..Trial::new(0, &[Some(1_000), Some(1_000)])
+    };
+    // Little enough to be attached all of the time.
+    let quiet = of(1_000.0);
+    let attached = Arc::clone(&quiet.attached);
+    let begun = begin(vec![quiet.runs()], Some(10.0));
+    assert_eq!(*attached.lock().unwrap(), [ids([0, 1])]);
+    assert!(begun.measurement.unwrap().entries().is_empty());
+    // Twenty percent of a CPU, and others may pay one.
+    let busy = of(200_000.0);
+    let attached = Arc::clone(&busy.attached);
+    let begun = begin(vec![busy.runs()], Some(50.0));
+    assert_eq!(*attached.lock().unwrap(), [ids([1])]);
+    let mut measurement = begun.measurement.unwrap();
+    assert!(measurement.is_sampled(GroupId(0)) && !measurement.is_sampled(GroupId(1)));
+    let entries = measurement.entries();
+    let of_it = entries.iter().map(|entry| match &entry.fact {
+        Fact::Paused(groups) => ("paused", groups.clone()),
+        Fact::CellBegan { groups, .. } => ("a cell", groups.clone()),
+        fact => panic!("{fact:?}"),
+    });
+    // None takes turns.
+    let expected = [
+        ("paused", ids([0])),
+        ("a cell", ids([0])),
+        ("a cell", ids([])),
+    ];
+    assert_eq!(of_it.collect::<Vec<_>>(), expected);
+    // It is measured when its slice comes.
+    let began = Instant::now();
+    let now = || Duration::from_secs(1) + began.elapsed();
+    while attached.lock().unwrap().len() < 2 {
+        spin(Duration::from_micros(500));
+        measurement.step(&now).unwrap();
+    }
+    assert_eq!(*attached.lock().unwrap(), [ids([1]), ids([0])]);
+    // Where nobody keeps a budget, all is attached.
+    let busy = of(200_000.0);
+    let attached = Arc::clone(&busy.attached);
+    let begun = begin(vec![busy.runs()], None);
+    assert_eq!(*attached.lock().unwrap(), [ids([0, 1])]);
+    assert!(begun.measurement.unwrap().entries().is_empty());
+    // Far more than the rarest slices may cost: not at all.
+    let wild = of(1e9);
+    let attached = Arc::clone(&wild.attached);
+    let begun = begin(vec![wild.runs()], Some(50.0));
+    assert_eq!(*attached.lock().unwrap(), [ids([1])]);
+    let mut measurement = begun.measurement.unwrap();
+    let entries = measurement.entries();
+    assert!(
+        matches!(&entries[..], [one] if matches!(one.fact, Fact::Paused(_))),
+        "{entries:?}"
     );
 }

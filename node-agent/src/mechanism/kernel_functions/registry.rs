@@ -11,10 +11,13 @@ use std::{
 };
 
 use super::{debt::BystanderDebt, tier::Costs};
-use crate::{kernel::KernelTier, observe::ProcessId};
+use crate::{
+    kernel::{KernelTier, Trial, Tried},
+    observe::ProcessId,
+};
 
-/// Between two times that functions of the kernel begin to be probed for one process: until it is known what they cost, all of them are
-/// attached.
+/// Between two times that functions of the kernel begin to be probed for one process: what was not called while it was tried is attached then,
+/// whatever it costs by now.
 pub(super) const BETWEEN: Duration = Duration::from_secs(5);
 
 /// Whoever is to begin waits so long for others who begin.
@@ -22,6 +25,9 @@ const TO_BEGIN: Duration = Duration::from_secs(3);
 
 /// And whoever is to attach for others who do. It is little: how long attaching takes is what slices are planned by.
 const TO_ATTACH: Duration = Duration::from_millis(200);
+
+/// What was tried is known for so long: how often a function is called does not stay the same.
+const KNOWN: Duration = Duration::from_secs(600);
 
 /// So many names are remembered, by tier.
 const NAMES: usize = 1 << 14;
@@ -78,35 +84,41 @@ struct Known {
     begins: Begins,
 }
 
-/// Which functions the kernel lets be probed: to find out attaches to them.
+/// Which functions the kernel lets be probed, how often they are called, and what it takes to come and go: to find out attaches to them.
 #[derive(Debug, Default)]
-struct Trials(BTreeMap<String, bool>);
+struct Trials(BTreeMap<String, (Tried, Instant)>);
 
 impl Trials {
-    /// Those that were not tried.
-    fn untried<'a>(&self, functions: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    fn get(&self, name: &str, now: Instant) -> Option<&Tried> {
+        let (tried, at) = self.0.get(name)?;
+        (now.saturating_duration_since(*at) < KNOWN).then_some(tried)
+    }
+
+    /// Those that were not tried of late.
+    fn untried<'a>(&self, functions: &BTreeSet<&'a str>, now: Instant) -> Vec<&'a str> {
         let functions = functions.iter().copied();
         functions
-            .filter(|name| !self.0.contains_key(*name))
+            .filter(|name| self.get(name, now).is_none())
             .collect()
     }
 
-    /// These were tried, and of them those were refused.
-    fn learn(&mut self, tried: &[&str], refused: &BTreeSet<String>) {
+    /// That came of it.
+    fn learn(&mut self, Trial(tried): Trial, now: Instant) {
         if self.0.len() + tried.len() > NAMES {
             self.0.clear();
         }
-        for name in tried {
-            self.0.insert((*name).to_string(), !refused.contains(*name));
-        }
+        let tried = tried.into_iter();
+        self.0
+            .extend(tried.map(|(name, tried)| (name, (tried, now))));
     }
 
-    /// Those that are known to be refused.
-    fn refused(&self, functions: &BTreeSet<&str>) -> BTreeSet<String> {
-        let refused = functions
-            .iter()
-            .filter(|name| self.0.get(**name) == Some(&false));
-        refused.map(|name| (*name).to_string()).collect()
+    /// What is known of these.
+    fn known(&self, functions: &BTreeSet<&str>, now: Instant) -> Trial {
+        let known = functions.iter().filter_map(|name| {
+            let tried = self.get(name, now)?;
+            Some(((*name).to_string(), *tried))
+        });
+        Trial(known.collect())
     }
 }
 
@@ -176,14 +188,13 @@ impl KernelRegistry {
         self.known().begins.note(process, Instant::now());
     }
 
-    /// Those of these functions that the kernel does not let be probed by a tier. `try_all` finds out, of those that nobody has tried; one
-    /// does so at a time.
-    pub(super) fn refused<E>(
+    /// What came of trying these functions by a tier. `try_all` does so with those that nobody has tried of late; one does so at a time.
+    pub(super) fn tried<E>(
         &self,
         tier: KernelTier,
         functions: &BTreeSet<&str>,
-        try_all: impl FnOnce(&[&str]) -> Result<BTreeSet<String>, E>,
-    ) -> Result<BTreeSet<String>, E> {
+        try_all: impl FnOnce(&[&str]) -> Result<Trial, E>,
+    ) -> Result<Trial, E> {
         let mut known = self.known();
         let place = known.trials.iter().position(|(of, _)| *of == tier);
         let place = place.unwrap_or_else(|| {
@@ -191,12 +202,12 @@ impl KernelRegistry {
             known.trials.len() - 1
         });
         let trials = &mut known.trials[place].1;
-        let untried = trials.untried(functions);
+        let now = Instant::now();
+        let untried = trials.untried(functions, now);
         if !untried.is_empty() {
-            let refused = try_all(&untried)?;
-            trials.learn(&untried, &refused);
+            trials.learn(try_all(&untried)?, now);
         }
-        Ok(trials.refused(functions))
+        Ok(trials.known(functions, now))
     }
 
     /// One more who shares what others may pay.
@@ -215,9 +226,18 @@ fn locked<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct NodeShare(Arc<AtomicUsize>);
 
 impl NodeShare {
+    fn all(&self) -> usize {
+        self.0.load(Ordering::Relaxed).max(1)
+    }
+
     /// Of so much for all of them, what this one has.
     pub(super) fn of(&self, all: f64) -> f64 {
-        all / self.0.load(Ordering::Relaxed).max(1) as f64
+        all / self.all() as f64
+    }
+
+    /// How many others there are.
+    pub(super) fn others(&self) -> usize {
+        self.all() - 1
     }
 }
 
@@ -266,25 +286,49 @@ mod tests {
         assert!(begins.0.is_empty());
     }
 
+    /// Each was called as often as its name has letters.
+    fn trial(names: &[&str]) -> Trial {
+        let tried = |name: &&str| {
+            let tried = Tried {
+                admitted: *name != "odd",
+                calls: name.len() as u64,
+                lasted: Duration::from_millis(1),
+            };
+            (name.to_string(), tried)
+        };
+        Trial(names.iter().map(tried).collect())
+    }
+
     #[test]
     fn a_function_is_tried_once_by_each_tier_whoever_asks() {
         let registry = KernelRegistry::default();
         let mut tried = Vec::new();
         let mut ask = |tier, names: &[&'static str]| {
-            let refused = registry.refused(tier, &names.iter().copied().collect(), |untried| {
+            let known = registry.tried(tier, &names.iter().copied().collect(), |untried| {
                 tried.push(untried.join(" "));
-                Ok::<_, Infallible>(["odd".to_string()].into())
+                Ok::<_, Infallible>(trial(untried))
             });
-            refused.into_iter().flatten().collect::<Vec<_>>()
+            assert_eq!(known, Ok(trial(names)));
         };
-        assert_eq!(ask(KernelTier::Multi, &["odd", "vfs_read"]), ["odd"]);
-        assert_eq!(ask(KernelTier::Multi, &["odd", "vfs_read"]), ["odd"]);
-        assert_eq!(
-            ask(KernelTier::Multi, &["odd", "vfs_read", "vfs_write"]),
-            ["odd"]
-        );
-        assert_eq!(ask(KernelTier::PerfEvent, &["odd"]), ["odd"]);
+        ask(KernelTier::Multi, &["odd", "vfs_read"]);
+        ask(KernelTier::Multi, &["odd", "vfs_read"]);
+        ask(KernelTier::Multi, &["odd", "vfs_read", "vfs_write"]);
+        ask(KernelTier::PerfEvent, &["odd"]);
         assert_eq!(tried, ["odd vfs_read", "vfs_write", "odd"]);
+    }
+
+    #[test]
+    fn what_was_tried_ten_minutes_ago_is_not_known_any_more() {
+        let (mut trials, start) = (Trials::default(), Instant::now());
+        let functions = BTreeSet::from(["vfs_read", "vfs_write"]);
+        trials.learn(trial(&["vfs_read"]), start);
+        assert_eq!(trials.untried(&functions, start), ["vfs_write"]);
+        assert_eq!(trials.known(&functions, start), trial(&["vfs_read"]));
+        let later = start + KNOWN;
+        assert_eq!(trials.untried(&functions, later).len(), 2);
+        assert_eq!(trials.known(&functions, later), trial(&[]));
+        trials.learn(trial(&["vfs_read", "vfs_write"]), later);
+        assert_eq!(trials.untried(&functions, later), [""; 0]);
     }
 
     #[test]
@@ -293,6 +337,7 @@ mod tests {
         let costs = |ns| Costs {
             hit: Duration::from_nanos(2 * ns),
             miss: Duration::from_nanos(ns),
+            beside: Duration::ZERO,
             trap_ns: ns,
         };
         // What is not found out may be the next time.
@@ -341,11 +386,12 @@ mod tests {
 
     #[test]
     fn names_without_end_are_not_remembered() {
-        let mut trials = Trials::default();
+        let (mut trials, now) = (Trials::default(), Instant::now());
         let names: Vec<String> = (0..NAMES).map(|number| number.to_string()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        trials.learn(&names, &BTreeSet::new());
-        trials.learn(&["one more"], &BTreeSet::new());
+        trials.learn(trial(&names), now);
+        assert_eq!(trials.0.len(), NAMES);
+        trials.learn(trial(&["one more"]), now);
         assert_eq!(trials.0.len(), 1);
     }
 
@@ -353,10 +399,11 @@ mod tests {
     fn all_who_probe_share_what_others_pay() {
         let registry = KernelRegistry::default();
         let first = registry.share();
-        assert_eq!(first.of(0.16), 0.16);
+        assert_eq!((first.of(0.16), first.others()), (0.16, 0));
         let second = registry.clone().share();
         assert_eq!((first.of(0.16), second.of(0.16)), (0.08, 0.08));
+        assert_eq!((first.others(), second.others()), (1, 1));
         drop(first);
-        assert_eq!(second.of(0.16), 0.16);
+        assert_eq!((second.of(0.16), second.others()), (0.16, 0));
     }
 }

@@ -24,6 +24,12 @@ const FUNCTION: &str = match Machine::NATIVE {
     Machine::Aarch64 => "__arm64_sys_getppid",
 };
 
+/// And what it does not call.
+const ELSEWHERE: &str = match Machine::NATIVE {
+    Machine::X86_64 => "__x64_sys_getsid",
+    Machine::Aarch64 => "__arm64_sys_getsid",
+};
+
 /// What a call costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Costs {
@@ -31,15 +37,17 @@ pub(super) struct Costs {
     pub(super) hit: Duration,
     /// One of another process.
     pub(super) miss: Duration,
+    /// What both cost more for each other process of which functions are probed, whichever: the kernel may go through all probes that there are.
+    pub(super) beside: Duration,
     /// What of the former is seen as the call's own time: all that is seen of a call that does next to nothing.
     pub(super) trap_ns: u64,
 }
 
 impl Costs {
-    /// How many recorded calls cost as much as so many of others.
-    pub(super) fn in_hits(self, others: u64) -> u64 {
-        let worth = self.miss.as_secs_f64() / self.hit.as_secs_f64().max(1e-9);
-        (others as f64 * worth) as u64
+    /// What a recorded call costs, and one of another process, while so many others have functions probed.
+    pub(super) fn beside(self, others: usize) -> (Duration, Duration) {
+        let more = self.beside * u32::try_from(others).unwrap_or(u32::MAX);
+        (self.hit + more, self.miss + more)
     }
 }
 
@@ -81,8 +89,10 @@ fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
 /// Or how many calls were counted, where it was not all of them.
 fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
     let free = time_of_a_call();
-    let (missed, _) = attached(tier, Identity::nobody())?;
-    let (taken, mut probes) = attached(tier, Identity::of_now(std::process::id())?)?;
+    let (missed, first) = attached(tier, FUNCTION, Identity::nobody())?;
+    let (beside, elsewhere) = attached(tier, ELSEWHERE, Identity::nobody())?;
+    drop((first, elsewhere));
+    let (taken, mut probes) = attached(tier, FUNCTION, Identity::of_now(std::process::id())?)?;
     let seen = probes.read()?.slots.into_iter().next().unwrap_or_default();
     if seen.histogram.count() != u64::from(CALLS) {
         return Ok(Err(seen.histogram.count()));
@@ -90,16 +100,21 @@ fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
     Ok(Ok(Costs {
         hit: taken.saturating_sub(free),
         miss: missed.saturating_sub(free),
+        beside: beside.saturating_sub(missed),
         trap_ns: seen.histogram.quantile(0.5).unwrap_or_default(),
     }))
 }
 
-/// What a call takes while those of this process are recorded.
-fn attached(tier: KernelTier, process: Identity) -> Result<(Duration, Probes), AttachError> {
+/// What a call takes while this function is probed as well, and calls of it by this process are recorded.
+fn attached(
+    tier: KernelTier,
+    function: &str,
+    process: Identity,
+) -> Result<(Duration, Probes), AttachError> {
     let plan = KernelPlan {
         process,
         sites: vec![KernelSite {
-            function: FUNCTION.to_string(),
+            function: function.to_string(),
             slow_threshold_ns: u64::MAX,
         }],
         ring_bytes: DEFAULT_RING_BYTES,

@@ -255,3 +255,53 @@ proptest! {
         prop_assert!(record.mean(0.0) < 1.3, "{}", record.mean(0.0));
     }
 }
+
+/// Three functions of the kernel that others call all the time, and three that hardly anybody calls: of a node of which others may pay one
+/// percent of a CPU.
+fn called_by_others(foreseen: &[f64], quick: bool) -> Workload {
+    const CALLED: [f64; 6] = [400e3, 400e3, 200e3, 3.0, 2.0, 0.0];
+    let (attach, detach) = if quick { (8, 12) } else { (3_000, 4_000) };
+    Workload {
+        foreseen: foreseen.to_vec(),
+        attach,
+        detach,
+        ..Workload::steady(&[MICROSECOND; 6], &CALLED, 1.0)
+    }
+}
+
+#[test]
+fn what_is_foreseen_to_be_busy_is_not_attached_to_find_that_out() {
+    // A call of others costs less than one that is recorded; and what was seen for a moment is not what comes.
+    for off in [0.5, 1.0, 3.0] {
+        let foreseen = [400e3, 400e3, 200e3, 3.0, 2.0, 0.0].map(|rate| rate * off);
+        let scene = called_by_others(&foreseen, true);
+        let record = run(&scene, 120.0);
+        let first = record.plans(0.0).next().unwrap();
+        assert_eq!(first.attachments[3..], [Always; 3]);
+        assert!(!first.attachments[..3].contains(&Always), "{first:?}");
+        // Within the budget from its first moment on, but for a slice of what one cell is given.
+        let slice = 0.03;
+        let worst = record.worst_but_for(0.0..60.0, 10.0, slice);
+        assert!(worst < 1.0, "{off}: {worst}");
+        // And it is measured.
+        assert!(record.told[0].slices > 3, "{off}: {:?}", record.told[0]);
+        assert!(record.told[3].slices == 0 && record.told[3].missed == 0.0);
+    }
+    // Nobody knew: it is attached until the first look.
+    let record = run(&called_by_others(&[], true), 120.0);
+    let began: f64 = record.cost[..50].iter().sum();
+    assert!(began > 0.04, "{began}");
+}
+
+#[test]
+fn what_is_foreseen_to_cost_more_than_slices_may_is_left_alone_from_its_beginning_on() {
+    let foreseen = [400e3, 400e3, 200e3, 3.0, 2.0, 0.0];
+    let record = run(&called_by_others(&foreseen, false), 60.0);
+    let cost: f64 = record.cost.iter().sum();
+    // What hardly anybody calls is measured: five calls a second.
+    assert!((2e-4..4e-4).contains(&cost), "{cost}");
+    // Where nobody knew, others paid for as long as it takes to be detached.
+    let record = run(&called_by_others(&[], false), 60.0);
+    let cost: f64 = record.cost.iter().sum();
+    assert!(cost > 3.0, "{cost}");
+}

@@ -20,6 +20,8 @@ pub struct Workload {
     pub activity: Activity,
     /// What probing costs besides its hits at a time in seconds, in CPU-seconds per second: samplers do.
     pub besides: Box<dyn Fn(f64) -> f64>,
+    /// How often a second each operation is hit on the wall, as is foreseen before any is attached; empty: nobody knows, and all are at first.
+    pub foreseen: Vec<f64>,
     /// Every 100 ms each rate changes at random, by this part of it at most.
     pub noise: f64,
     pub ratio: f64,
@@ -42,6 +44,7 @@ impl Workload {
             dearer: 1.0,
             activity: Box::new(activity),
             besides: Box::new(|_| 0.0),
+            foreseen: Vec::new(),
             noise: 0.0,
             ratio: 0.01,
             floor: 0.001,
@@ -170,7 +173,8 @@ struct Agent<'a> {
 impl<'a> Agent<'a> {
     fn new(scene: &'a Workload) -> Self {
         let operations = scene.costs.len();
-        Self {
+        let foreseen: Vec<Option<f64>> = scene.foreseen.iter().copied().map(Some).collect();
+        let mut agent = Self {
             scene,
             random: Random(scene.seed),
             costs: scene
@@ -186,7 +190,7 @@ impl<'a> Agent<'a> {
             free: None,
             before: Passed::default(),
             now: 0,
-            estimator: Estimator::new(&scene.costs),
+            estimator: Estimator::new(&scene.costs).foreseeing(&foreseen),
             links: vec![
                 Link {
                     always: true,
@@ -203,7 +207,36 @@ impl<'a> Agent<'a> {
             cpu: 0.0,
             cpu_read: 0.0,
             besides: 0.0,
+        };
+        if !foreseen.is_empty() {
+            agent.begin();
         }
+        agent
+    }
+
+    /// Attaches what may be all the time as far as is foreseen, and leaves the rest to slices.
+    fn begin(&mut self) {
+        self.plan = Some(self.planned_after(Spent::default()));
+        let always = self.planned();
+        for (link, always) in self.links.iter_mut().zip(always) {
+            link.always = always;
+        }
+        self.begin_cells();
+    }
+
+    fn planned_after(&self, spent: Spent) -> Plan {
+        let duty = self.estimator.time().duty();
+        let budget = Budget {
+            ratio: self.scene.ratio,
+            floor: self.scene.floor / duty,
+            duty,
+            known: self.estimator.time().age(),
+            edge: self.lead() - Duration::from_millis(self.scene.attach) / 2
+                + Duration::from_millis(self.scene.detach) / 2,
+            turnaround: self.lead() + Duration::from_millis(self.scene.detach),
+        };
+        let (loads, last) = (self.estimator.loads(), self.plan.as_ref());
+        plan(&loads, self.estimator.cpu(), budget, spent, last)
     }
 
     fn time(&self) -> Duration {
@@ -249,24 +282,7 @@ impl<'a> Agent<'a> {
         let works = self.time() - before > elapsed / 4;
         self.idle_looks = if works { 0 } else { self.idle_looks + 1 };
         spent.floor = self.scene.floor * elapsed.as_secs_f64();
-        let duty = self.estimator.time().duty();
-        let budget = Budget {
-            ratio: self.scene.ratio,
-            floor: self.scene.floor / duty,
-            duty,
-            known: self.estimator.time().age(),
-            edge: self.lead() - Duration::from_millis(self.scene.attach) / 2
-                + Duration::from_millis(self.scene.detach) / 2,
-            turnaround: self.lead() + Duration::from_millis(self.scene.detach),
-        };
-        let plan = plan(
-            &self.estimator.loads(),
-            self.estimator.cpu(),
-            budget,
-            spent,
-            self.plan.as_ref(),
-        );
-        self.plan = Some(plan);
+        self.plan = Some(self.planned_after(spent));
         (self.read, self.cpu_read) = (now, self.cpu);
     }
 
