@@ -183,6 +183,9 @@ impl Intervals {
             let is_up = || self.end.is_some_and(|end| now >= end);
             let over = over.or_else(|| is_up().then_some(Over::TimeUp));
             self.over = over;
+            if over.is_some() {
+                session.finish();
+            }
             let is_whole = now >= self.next;
             if is_whole {
                 // An interval that was missed, since this program was stopped, is one long one.

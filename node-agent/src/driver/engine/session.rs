@@ -19,7 +19,7 @@ use super::{
 use crate::{
     export::{exporters::Exporters, metric_sink::MetricSink, span_sink::SpanSink},
     host::HostError,
-    kernel::CalibratedTier,
+    kernel::{CalibratedTier, Tier},
     mechanism::{Event, Refusal, profile::Finished},
     observe::Process,
     preflight::Unmeasurable,
@@ -287,6 +287,19 @@ impl Session {
         if !self.keeps_stacks {
             // Nobody takes them here: whoever has them keeps a few, where nobody is to be told of them.
             self.engine.mailboxes.clear();
+        }
+    }
+
+    /// Has nothing more be counted, since this is to end. Where the kernel itself remembers which calls are in flight, nothing tells of those that
+    /// were left, or in which their threads ended: all that have begun and not ended are counted by this, and not timed.
+    pub fn finish(&mut self) {
+        let is_of_session = self
+            .engine
+            .means()
+            .is_some_and(|means| means.tier == Tier::Session);
+        let mut probes = self.instance().probes.iter();
+        if is_of_session && probes.any(|book| book.probe.instrument.config().is_of_files()) {
+            self.engine.stop(self.process.id);
         }
     }
 
