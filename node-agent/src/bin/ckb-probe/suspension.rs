@@ -80,8 +80,10 @@ impl Suspension {
         if !is_stopped && !self.is_silent {
             refused();
         }
-        // Who asked may be gone.
-        self.over.map(|over| over.send(()).unwrap_or_default());
+        if let Some(over) = self.over {
+            // Who asked may be gone.
+            over.send(()).unwrap_or_default();
+        }
         Ok(is_stopped)
     }
 }
