@@ -36,7 +36,7 @@ pub use functions::{
 };
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
-pub use libraries::Libraries;
+pub use libraries::{Change, Libraries};
 pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
 pub use namespaces::{HeldNamespace, Namespaces};

@@ -3,14 +3,17 @@
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Mutex, MutexGuard, PoisonError, mpsc::channel},
     thread,
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, ckb_probe, wait_until};
+use ckb_probe_testkit::{Fixture, Folder, Terminal, ckb_probe, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -142,38 +145,151 @@ fn status_of(pid: u32, what: &str) -> String {
     line.unwrap().trim().to_owned()
 }
 
+/// How much a process has attached.
+fn links_of(pid: u32) -> usize {
+    let opened = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let leads = opened.filter_map(|one| std::fs::read_link(one.unwrap().path()).ok());
+    let names = leads.map(|to| to.display().to_string());
+    let is_link = |name: &String| {
+        ["bpf_link", "bpf-link", "perf_event"]
+            .iter()
+            .any(|of| name.contains(of))
+    };
+    names.filter(is_link).count()
+}
+
+fn is_stopped(pid: u32) -> bool {
+    status_of(pid, "State").starts_with('T')
+}
+
+/// All that measure for longer than a moment.
+const VERBS: [&str; 6] = [
+    "syscalls",
+    "slow --preset disk",
+    "histogram --preset disk --interval 1m",
+    "heatmap --preset disk",
+    "cost syscalls",
+    "record --preset disk -o",
+];
+
+/// One of them on a process.
+fn verb(words: &str, pid: u32, folder: &Folder, by: &Path) -> Command {
+    let mut command = Command::new(by);
+    if by != ckb_probe() {
+        command.arg(ckb_probe());
+    }
+    command.args(words.split(' '));
+    if words.ends_with("-o") {
+        command.arg(folder.path("record"));
+    }
+    command.args(["--pid", &pid.to_string()]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+fn until_it_knows_of_ctrl_z(pid: u32) {
+    wait_until("it knows of Ctrl-Z", || {
+        let caught = u64::from_str_radix(&status_of(pid, "SigCgt"), 16).unwrap();
+        caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
+    });
+}
+
 #[test]
-fn what_has_attached_something_is_not_suspended_and_says_why() {
+fn at_ctrl_z_nothing_stays_attached_and_what_was_attached_is_again_as_it_goes_on() {
     let _turn = in_turn();
     let folder = Folder::new();
     let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
-    let pid = target.pid().to_string();
-    for verb in [
-        "syscalls",
-        "profile",
-        "heatmap --preset disk",
-        "cost syscalls",
-        "record --preset disk -o",
-    ] {
-        let mut probe = Command::new(ckb_probe());
-        probe.args(verb.split(' '));
-        if verb == "record --preset disk -o" {
-            probe.arg(folder.path("record"));
+    for words in VERBS {
+        let mut command = verb(words, target.pid(), &folder, &ckb_probe());
+        // As a shell does.
+        let mut probe = Killed(command.process_group(0).spawn().unwrap());
+        let child = &mut probe.0;
+        let (own, number) = (child.id(), Pid::from_child(child));
+        until_it_knows_of_ctrl_z(own);
+        wait_until("it has attached something", || links_of(own) > 0);
+        for _ in 0..2 {
+            kill_process(number, Signal::TSTP).unwrap();
+            wait_until("it is stopped", || is_stopped(own));
+            assert_eq!(links_of(own), 0, "{words}");
+            kill_process(number, Signal::CONT).unwrap();
+            wait_until("it is attached again", || links_of(own) > 0);
         }
-        let mut probe = Killed(
-            probe
-                .args(["--pid", &pid])
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap(),
-        );
+        kill_process(number, Signal::INT).unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        let said: Vec<String> = errors.lines().map_while(Result::ok).collect();
+        let suspended = said
+            .iter()
+            .filter(|line| line.contains("suspended, with nothing attached"));
+        assert_eq!(suspended.count(), 2, "{words}: {said:?}");
+        drop(probe);
+    }
+}
+
+#[test]
+fn what_is_called_while_it_is_suspended_is_in_no_count_and_that_is_told() {
+    let _turn = in_turn();
+    let folder = Folder::new();
+    let mut target = Fixture::start(&folder.compile("cc", "functions.c", "functions", &[]));
+    let [out, number] = ["out", "number"].map(|name| folder.path(name));
+    let terminal = Terminal::open(120, 24);
+    terminal.run(&format!(
+        "sh -c 'echo $$ > {}; exec {} functions --match alpha_one --pid {} --json --interval 200ms --on-breach report > {}'",
+        number.display(),
+        ckb_probe().display(),
+        target.pid(),
+        out.display()
+    ));
+    // What was counted, and whether that is the least that there was.
+    let told = || -> Option<(u64, bool)> {
+        let text = std::fs::read_to_string(&out).unwrap_or_default();
+        let line: Value = serde_json::from_str(text.lines().last()?).ok()?;
+        let count = line["figures"]["count"].as_str()?.parse().ok()?;
+        Some((count, line["atLeast"].as_bool()?))
+    };
+    wait_until("it measures", || {
+        target.tell("alpha_one 1");
+        told().is_some()
+    });
+    thread::sleep(Duration::from_secs(1));
+    let (before, _) = told().unwrap();
+    target.tell("alpha_one 200");
+    wait_until("it has told of them", || {
+        told() == Some((before + 200, false))
+    });
+    terminal.press("C-z");
+    terminal.until("that it is suspended", |seen| {
+        seen.contains("ckb-probe: suspended, with nothing attached: fg goes on with it")
+    });
+    let own = std::fs::read_to_string(&number).unwrap();
+    let own: u32 = own.trim().parse().unwrap();
+    wait_until("it is stopped", || is_stopped(own));
+    assert_eq!(links_of(own), 0);
+    target.tell("alpha_one 1000");
+    thread::sleep(Duration::from_millis(1200));
+    terminal.run("fg");
+    wait_until("it is attached again", || links_of(own) > 0);
+    target.tell("alpha_one 300");
+    wait_until("it has told of them", || {
+        told() == Some((before + 500, true))
+    });
+    terminal.press("C-c");
+    wait_until("its end", || !Path::new(&format!("/proc/{own}")).exists());
+    assert_eq!(told(), Some((before + 500, true)));
+}
+
+#[test]
+fn what_nobody_would_have_go_on_is_not_suspended_and_says_why() {
+    let _turn = in_turn();
+    let folder = Folder::new();
+    let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
+    // What looks for a while that is known before is not suspended by anybody.
+    let own_session = VERBS.map(|words| (words, PathBuf::from("setsid")));
+    for (words, by) in own_session.into_iter().chain([("profile", ckb_probe())]) {
+        let mut command = verb(words, target.pid(), &folder, &by);
+        let mut probe = Killed(command.spawn().unwrap());
         let child = &mut probe.0;
         let own = child.id();
-        wait_until("it knows of Ctrl-Z", || {
-            let caught = u64::from_str_radix(&status_of(own, "SigCgt"), 16).unwrap();
-            caught & 1 << (Signal::TSTP.as_raw() - 1) != 0
-        });
+        until_it_knows_of_ctrl_z(own);
         kill_process(Pid::from_child(child), Signal::TSTP).unwrap();
         let errors = BufReader::new(child.stderr.take().unwrap());
         let mut lines = errors.lines().map_while(Result::ok);
@@ -184,9 +300,9 @@ fn what_has_attached_something_is_not_suspended_and_says_why() {
                 "ckb-probe: not suspended: what is attached would stay so, with nobody to keep it within the budget. Ctrl-C ends this; \
                  with & behind it, a command runs in the background"
             ),
-            "{verb}"
+            "{words}"
         );
-        assert!(!status_of(own, "State").starts_with('T'), "{verb}");
+        assert!(!is_stopped(own), "{words}");
         drop(probe);
     }
 }

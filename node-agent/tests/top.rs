@@ -132,6 +132,45 @@ fn in_a_terminal_it_shows_the_rate_resizes_and_leaves_all_as_it_was() {
     );
 }
 
+#[test]
+fn at_ctrl_z_the_terminal_is_the_shell_s_and_the_picture_s_again_as_it_goes_on() {
+    let truth = target();
+    let folder = Folder::new();
+    let [before, within] = ["before", "within"].map(|name| folder.path(name));
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("stty -a > {}", before.display()));
+    terminal.run(&format!("{CKB_PROBE} top --pid {}", truth.pid()));
+    let shows = |seen: &str| rate(seen).is_some_and(is_true);
+    terminal.until("a rate that is true", shows);
+    for _ in 0..2 {
+        terminal.press("C-z");
+        terminal.until("that it is suspended", |seen| {
+            seen.contains("suspended, with nothing attached") && seen.contains("Stopped")
+        });
+        assert!(!terminal.is_taken());
+        let done = folder.path("done");
+        terminal.run(&format!(
+            "stty -a > {}; clear; touch {}",
+            within.display(),
+            done.display()
+        ));
+        terminal.until("the shell", |_| done.exists());
+        fs::remove_file(done).unwrap();
+        assert_eq!(
+            fs::read_to_string(&before).unwrap(),
+            fs::read_to_string(&within).unwrap()
+        );
+        terminal.run("fg");
+        terminal.until("the picture", |seen| seen.contains("TARGET, ROW"));
+        assert!(terminal.is_taken());
+        // Those of the interval in which it was suspended are no fewer for that.
+        terminal.until("a rate that is true", shows);
+    }
+    terminal.write("q");
+    terminal.until("the shell", |seen| !seen.contains("TARGET, ROW"));
+    assert!(!terminal.is_taken());
+}
+
 /// Its number, once it runs; none any more once it has ended.
 fn running(pattern: &str) -> Option<String> {
     let found = Command::new("pgrep").args(["-f", pattern]).output();

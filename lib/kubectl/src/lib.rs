@@ -20,6 +20,7 @@ mod interrupts;
 mod prometheus;
 pub mod report;
 pub mod slow;
+mod suspension;
 mod terminal;
 pub mod top;
 mod trial;
@@ -41,6 +42,7 @@ pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
+pub use suspension::{is_resumable, stop};
 pub use terminal::{
     TerminalError, check as check_terminal, columns as terminal_columns, show as show_on_terminal,
 };

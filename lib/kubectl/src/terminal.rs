@@ -23,10 +23,13 @@ use ratatui_crossterm::CrosstermBackend;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::getpgrp,
+    process::{Signal as Number, getpgrp},
     termios::tcgetpgrp,
 };
-use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 
 use crate::interrupts::Interrupts;
 
@@ -91,40 +94,70 @@ pub fn check() -> Result<(), TerminalError> {
     }
 }
 
-/// Draws what is told until somebody has seen enough, or nobody tells any more.
-pub async fn show(title: String, mut told: Receiver<Input>) -> Result<(), TerminalError> {
+/// Why drawing ends.
+enum Last {
+    /// Somebody has seen enough, or nobody tells any more.
+    Over,
+    /// It is to be suspended.
+    Suspended,
+}
+
+/// Draws what is told until somebody has seen enough, or nobody tells any more. At Ctrl-Z the terminal is given back, `suspend` returns once
+/// somebody has all of this go on, and it is taken again.
+pub async fn show(
+    title: String,
+    mut told: Receiver<Input>,
+    mut suspend: impl AsyncFnMut(),
+) -> Result<(), TerminalError> {
     check()?;
     let mut interrupts = Interrupts::new()?;
-    let mut taken = Taken::new()?;
-    let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
-    let mut keys = taken.keys();
-    let size = terminal.size()?;
+    let mut suspensions = signal(SignalKind::from_raw(Number::TSTP.as_raw()))?;
+    let size = crossterm::terminal::size()?;
     let options = Options {
         title,
         colour: has_colour(),
     };
-    let mut screen = Screen::new(options, size.width, size.height);
-    draw(&mut terminal, &mut screen)?;
+    let mut screen = Screen::new(options, size.0, size.1);
+    let mut ends = (&mut interrupts, &mut suspensions);
+    while let Last::Suspended = draw_until(&mut screen, &mut told, &mut ends).await? {
+        suspend().await;
+    }
+    Ok(())
+}
+
+/// As long as the terminal is taken, which it is not any more after that.
+async fn draw_until(
+    screen: &mut Screen,
+    told: &mut Receiver<Input>,
+    (interrupts, suspensions): &mut (&mut Interrupts, &mut Signal),
+) -> Result<Last, TerminalError> {
+    let mut taken = Taken::new()?;
+    let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+    let mut keys = taken.keys();
+    draw(&mut terminal, screen)?;
     loop {
         let input = tokio::select! {
             // Somebody ends it, or the connection broke.
-            () = interrupts.next() => return Ok(()),
+            () = interrupts.next() => return Ok(Last::Over),
+            _ = suspensions.recv() => return Ok(Last::Suspended),
             told = told.recv() => told,
             key = next(&mut keys) => key?,
         };
         let Some(input) = input else {
-            return Ok(());
+            return Ok(Last::Over);
         };
-        if screen.on(input) == Next::Quit {
-            return Ok(());
-        }
+        let mut next = screen.on(input);
         // What came meanwhile is seen at once.
-        while let Ok(more) = keys.try_recv() {
-            if screen.on(more?) == Next::Quit {
-                return Ok(());
-            }
+        while next == Next::On
+            && let Ok(more) = keys.try_recv()
+        {
+            next = screen.on(more?);
         }
-        draw(&mut terminal, &mut screen)?;
+        match next {
+            Next::Quit => return Ok(Last::Over),
+            Next::Suspend => return Ok(Last::Suspended),
+            Next::On => draw(&mut terminal, screen)?,
+        }
     }
 }
 
@@ -180,6 +213,7 @@ fn input(event: &Event) -> Option<Input> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(Input::Key(match key.code {
         KeyCode::Char('c' | 'd') if is_control => Key::Interrupt,
+        KeyCode::Char('z') if is_control => Key::Suspend,
         KeyCode::Char('f') if is_control => Key::PageDown,
         KeyCode::Char('b') if is_control => Key::PageUp,
         KeyCode::Char(_) if is_control => return None,

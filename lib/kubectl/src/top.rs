@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{ClusterArguments, Outcome, VerbError, error::sentence, print, terminal};
+use crate::{ClusterArguments, Outcome, VerbError, error::sentence, print, suspension, terminal};
 
 /// How often it is looked, and how often where there are many nodes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -140,7 +140,7 @@ pub async fn run(arguments: &TopArguments) -> Result<Outcome, VerbError> {
         return Ok(outcome(&first));
     }
     let (told, tells) = channel(1);
-    let shown = terminal::show(title, tells);
+    let shown = terminal::show(title, tells, async || suspension::stop());
     tokio::select! {
         shown = shown => shown?,
         () = looker.tell(first, told) => {}

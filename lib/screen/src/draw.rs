@@ -20,7 +20,7 @@ pub(crate) const AROUND: u16 = 4;
 
 /// What keys do.
 pub const HELP: &[(&str, &str)] = &[
-    ("q, Ctrl-C", "quit"),
+    ("q, Ctrl-C", "quit; Ctrl-Z suspends"),
     ("?, h", "this help; any key ends it"),
     (
         "up, down, j, k",

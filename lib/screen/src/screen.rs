@@ -45,6 +45,8 @@ pub enum Key {
     Backspace,
     /// Ctrl-C.
     Interrupt,
+    /// Ctrl-Z.
+    Suspend,
 }
 
 /// What happens.
@@ -67,6 +69,8 @@ pub enum Next {
     On,
     /// Somebody has seen enough.
     Quit,
+    /// Somebody wants the terminal for something else, for a while.
+    Suspend,
 }
 
 /// A target, or one of its rows, as long as it is there.
@@ -245,6 +249,7 @@ impl Screen {
     fn press(&mut self, key: Key) -> Next {
         match (self.mode, key) {
             (_, Key::Interrupt) => return Next::Quit,
+            (_, Key::Suspend) => return Next::Suspend,
             (Mode::Help, Key::Char('q')) => return Next::Quit,
             (Mode::Help, _) => self.mode = Mode::Browse,
             (Mode::Filter, Key::Enter) => self.mode = Mode::Browse,
@@ -293,7 +298,7 @@ impl Screen {
             Key::Right | Key::Char('l') => self.toggle(Some(true)),
             Key::Left => self.toggle(Some(false)),
             Key::Escape => self.filter.clear(),
-            Key::Backspace | Key::Interrupt | Key::Char(_) => {}
+            Key::Backspace | Key::Interrupt | Key::Suspend | Key::Char(_) => {}
         }
         Next::On
     }

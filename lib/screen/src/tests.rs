@@ -386,6 +386,9 @@ fn help_has_every_key_and_goes_with_any_and_q_quits() {
     for prepare in ['/', '?', ' '] {
         press(&mut screen, &[Key::Char(prepare)]);
         assert_eq!(screen.clone().on(Input::Key(Key::Interrupt)), Next::Quit);
+        let shown = picture(&screen);
+        assert_eq!(screen.on(Input::Key(Key::Suspend)), Next::Suspend);
+        assert_eq!(picture(&screen), shown, "it goes on as it was");
         press(&mut screen, &[Key::Escape]);
     }
 }

@@ -179,15 +179,7 @@ impl Measured {
                 }
             }
         }
-        if let Some(mut before) = self.state.release() {
-            let since = before.stopped().unwrap_or_else(|| clock.now());
-            for (instance, _) in views.iter_mut() {
-                instance.suspend(since);
-            }
-            self.owed = before.debt();
-            before.end();
-            tools.reaper.take(before);
-        }
+        self.suspend(tools, views, clock);
         if tools.are_held_up(&self.namespace) {
             let now = clock.now();
             self.state.refuse(Fresh::refused(questions, TOO_MANY, now));
@@ -204,6 +196,20 @@ impl Measured {
         };
         let errand = tools.workers.start_wanted(&self.namespace, begin);
         self.state.start(&questions, errand);
+    }
+
+    /// Lets go of what measures it, of which all that was counted is read. Until it is [asked](Self::ask) anew, and that answered, it is a
+    /// gap, which the views are told of then.
+    pub fn suspend(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
+        if let Some(mut before) = self.state.release() {
+            let since = before.stopped().unwrap_or_else(|| clock.now());
+            for (instance, _) in views.iter_mut() {
+                instance.suspend(since);
+            }
+            self.owed = before.debt();
+            before.end();
+            tools.reaper.take(before);
+        }
     }
 
     /// Takes what was being done, if it is done, and tells the views where they are to know.

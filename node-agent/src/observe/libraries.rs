@@ -1,11 +1,12 @@
-//! Which files a process has mapped to run code of, each by the kernel's number for it: a path may be another file's by now.
+//! Which files a process has mapped to run code of, each by the kernel's number for it: a path may be another file's by now. And as what each was
+//! written last: a file may hold other code by now.
 
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader, Read},
-    os::unix::ffi::OsStrExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -17,16 +18,51 @@ const FILES: usize = 1024;
 /// How the kernel marks a file of which there is another by its path, or none.
 const GONE: &[u8] = b" (deleted)";
 
-/// By path in the process's own root, device and inode as its `maps` have them.
+/// By path in the process's own root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Libraries(BTreeMap<PathBuf, Box<[u8]>>);
+pub struct Libraries(BTreeMap<PathBuf, Mapped>);
+
+/// A file that is mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mapped {
+    /// Device and inode as its `maps` have them.
+    number: Box<[u8]>,
+    /// None where it does not tell.
+    written: Option<Written>,
+}
+
+/// As what a file was written last: how many bytes it has, and when that was, in seconds and nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    bytes: u64,
+    time: (i64, i64),
+}
+
+/// What became of a file that was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Another is mapped that has its path.
+    Replaced,
+    /// It was written to.
+    Written,
+}
 
 impl Libraries {
-    /// As they are now. The process may be kept from mapping anything meanwhile, or keep this from going on.
+    /// As they are now. The process may be kept from mapping anything meanwhile, or keep this from going on, and so may a file system.
     pub fn of(process: ProcessId) -> Self {
-        File::open(directory(process.pid).join("maps"))
+        let own = directory(process.pid);
+        let mut all = File::open(own.join("maps"))
             .map(|maps| Self::read(BufReader::new(maps.take(MAPS_LIMIT))))
-            .unwrap_or_default()
+            .unwrap_or_default();
+        let root = own.join("root");
+        for (path, mapped) in &mut all.0 {
+            let path = path.strip_prefix("/").unwrap_or(path);
+            mapped.written = fs::metadata(root.join(path)).ok().map(|file| Written {
+                bytes: file.len(),
+                time: (file.mtime(), file.mtime_nsec()),
+            });
+        }
+        all
     }
 
     /// Lines are `address permissions offset device inode path`.
@@ -38,17 +74,27 @@ impl Libraries {
             };
             let path = Path::new(OsStr::from_bytes(path));
             if permissions.contains(&b'x') && path.is_absolute() && all.len() < FILES {
-                all.insert(path.to_path_buf(), number.into());
+                let mapped = Mapped {
+                    number: number.into(),
+                    written: None,
+                };
+                all.insert(path.to_path_buf(), mapped);
             }
         }
         Self(all)
     }
 
-    /// A file of which the process has another of the same path by now.
-    pub fn replaced_in(&self, now: &Self) -> Option<&Path> {
-        self.0.iter().find_map(|(path, number)| {
-            let other = now.0.get(path)?;
-            (other != number).then_some(path.as_path())
+    /// A file of which the process has another of the same path by now, or that was written to since.
+    pub fn changed_in(&self, now: &Self) -> Option<(&Path, Change)> {
+        self.0.iter().find_map(|(path, then)| {
+            let now = now.0.get(path)?;
+            let times = then.written.zip(now.written);
+            let change = match times {
+                _ if then.number != now.number => Change::Replaced,
+                Some((then, now)) if then != now => Change::Written,
+                _ => return None,
+            };
+            Some((path.as_path(), change))
         })
     }
 }
@@ -94,9 +140,10 @@ mod tests {
         assert_eq!(before.0.len(), 2);
         let replaced = |now: &[&str]| {
             let now = read(now);
-            before.replaced_in(&now).map(Path::to_path_buf)
+            let changed = before.changed_in(&now);
+            changed.map(|(path, change)| (path.to_path_buf(), change))
         };
-        let path = Some(PathBuf::from("/lib/a plug-in.so"));
+        let path = Some((PathBuf::from("/lib/a plug-in.so"), Change::Replaced));
         assert_eq!(replaced(&[own, old]), None);
         assert_eq!(replaced(&[own]), None);
         assert_eq!(replaced(&[own, gone]), None);
@@ -105,6 +152,29 @@ mod tests {
         assert_eq!(replaced(&[own, gone, new]), path);
         assert_eq!(replaced(&[else_where]), path);
         // What was not there was not replaced.
-        assert_eq!(read(&[own]).replaced_in(&before), None);
+        assert_eq!(read(&[own]).changed_in(&before), None);
+    }
+
+    #[test]
+    fn a_file_is_written_to_where_its_size_or_its_time_is_another_and_not_where_it_does_not_tell() {
+        let path = Path::new("/lib/own.so");
+        let file = |written: Option<(u64, i64, i64)>| {
+            let mapped = Mapped {
+                number: (*b"fe:00 77").into(),
+                written: written.map(|(bytes, seconds, nanos)| Written {
+                    bytes,
+                    time: (seconds, nanos),
+                }),
+            };
+            Libraries([(path.to_path_buf(), mapped)].into())
+        };
+        let before = file(Some((10, 7, 7)));
+        let written = Some((path, Change::Written));
+        assert_eq!(before.changed_in(&file(Some((10, 7, 7)))), None);
+        assert_eq!(before.changed_in(&file(Some((11, 7, 7)))), written);
+        assert_eq!(before.changed_in(&file(Some((10, 8, 7)))), written);
+        assert_eq!(before.changed_in(&file(Some((10, 7, 8)))), written);
+        assert_eq!(before.changed_in(&file(None)), None);
+        assert_eq!(file(None).changed_in(&before), None);
     }
 }

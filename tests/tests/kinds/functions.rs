@@ -267,6 +267,13 @@ fn calls_in_which_their_threads_end_are_counted_and_in_nobodys_way() {
         session.read().unwrap();
         assert_eq!(seen(&session, "nothing"), [15_000; 2]);
         assert_eq!(lost(&session, "calls"), missed);
+        // Where the kernel remembers what is in flight, that is known at the end.
+        session.finish();
+        session.read().unwrap();
+        let [counted, timed] = seen(&session, "nothing_returns");
+        assert_eq!((counted + missed, timed), (15_600, 0));
+        assert_eq!(lost(&session, CUT), counted);
+        assert_eq!(seen(&session, "nothing"), [15_000; 2]);
     });
 }
 

@@ -29,7 +29,7 @@ use self::account::Source;
 use super::{
     BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument,
     intervals::{Over, not_shorter},
-    suspension,
+    suspension::Suspensions,
 };
 
 /// Of which kind, and how.
@@ -100,12 +100,15 @@ struct Waiting {
     exit: Exit,
     interrupt: Signal,
     terminate: Signal,
+    suspensions: Suspensions,
+    /// Whether it was suspended in the pair that is measured.
+    suspended: bool,
 }
 
 /// Compares, and says what came of it.
 pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, CliError> {
     let [duration, window, settle] = [how.duration, how.window, how.settle].map(|time| time.get());
-    suspension::refuse()?;
+    let suspensions = Suspensions::new()?;
     let process = find_process(how.process.pid, &how.process.executable)?;
     let mut comparison = Comparison {
         means: preflight(how.tier.tier).means,
@@ -122,18 +125,23 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
             exit: Exit::of(process.id)?,
             interrupt: signal(SignalKind::interrupt()).map_err(CliError::Signal)?,
             terminate: signal(SignalKind::terminate()).map_err(CliError::Signal)?,
+            suspensions,
+            suspended: false,
         },
         program: Program::of(process.id),
         process,
     };
-    let end = Instant::now() + duration;
+    let mut end = Instant::now() + duration;
     let mut windows = Vec::new();
     let seed = fastrand::u32(..);
     let mut turns = Turns::of(seed);
     let mut pair = 0;
+    let mut again = None;
     let mut ended = None;
     while Instant::now() + (comparison.settle + comparison.window) * 2 <= end + comparison.settle {
-        let probed_first = turns.next().unwrap_or_default();
+        let began = Instant::now();
+        let turn = again.take().or_else(|| turns.next());
+        let probed_first = turn.unwrap_or_default();
         let first = match comparison.window(pair, probed_first).await? {
             Ok(window) => window,
             Err(over) => {
@@ -148,6 +156,13 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
                 break;
             }
         };
+        if std::mem::take(&mut comparison.waiting.suspended) {
+            // In one window or between the two, what passed meanwhile would count as an effect.
+            eprintln!("ckb-probe: the pair of windows in which it was suspended is measured anew");
+            again = Some(probed_first);
+            end += began.elapsed();
+            continue;
+        }
         windows.extend([first, second]);
         pair += 1;
         let left = end.saturating_duration_since(Instant::now());
@@ -280,6 +295,9 @@ impl Waiting {
                 _ = self.interrupt.recv() => return Ok(Some(Over::Interrupted)),
                 _ = self.terminate.recv() => return Ok(Some(Over::Told)),
                 () = self.exit.wait() => return Ok(Some(Over::ProcessEnded)),
+                asked = self.suspensions.next() => {
+                    self.suspended |= asked.take(session.as_deref_mut())?;
+                }
                 woken = self.alarm.at(step) => {
                     woken.map_err(CliError::Alarm)?;
                     if let Some(session) = &mut session {

@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{CliError, suspension};
+use super::{CliError, suspension::Suspensions};
 
 /// How often the ring buffers of slow calls are emptied, as in an agent.
 const DRAIN: Duration = Duration::from_millis(250);
@@ -48,6 +48,8 @@ pub struct Ends {
     exit: Exit,
     interrupt: Signal,
     terminate: Signal,
+    /// By what it is suspended for a while.
+    pub suspensions: Suspensions,
 }
 
 /// Why measuring ended.
@@ -108,8 +110,8 @@ impl fmt::Display for Over {
 impl Ends {
     /// From here on, and not only while they are waited for: a signal that comes between two waits is not lost.
     pub fn of(process: ProcessId) -> Result<Self, CliError> {
-        suspension::refuse()?;
         Ok(Self {
+            suspensions: Suspensions::new()?,
             exit: Exit::of(process)?,
             interrupt: signal(SignalKind::interrupt()).map_err(CliError::Signal)?,
             terminate: signal(SignalKind::terminate()).map_err(CliError::Signal)?,
@@ -160,6 +162,10 @@ impl Intervals {
                 _ = self.ends.interrupt.recv() => Some(Over::Interrupted),
                 _ = self.ends.terminate.recv() => Some(Over::Told),
                 () = self.ends.exit.wait() => Some(Over::ProcessEnded),
+                asked = self.ends.suspensions.next() => {
+                    asked.take(Some(session))?;
+                    None
+                }
                 woken = step => {
                     woken.map_err(CliError::Alarm)?;
                     session.step()?;
@@ -177,6 +183,9 @@ impl Intervals {
             let is_up = || self.end.is_some_and(|end| now >= end);
             let over = over.or_else(|| is_up().then_some(Over::TimeUp));
             self.over = over;
+            if over.is_some() {
+                session.finish();
+            }
             let is_whole = now >= self.next;
             if is_whole {
                 // An interval that was missed, since this program was stopped, is one long one.
@@ -212,6 +221,10 @@ impl Intervals {
                 _ = self.ends.terminate.recv() => Over::Told,
                 () = self.ends.exit.wait(), if is_there => {
                     is_there = false;
+                    continue;
+                }
+                asked = self.ends.suspensions.next() => {
+                    asked.take(Some(session))?;
                     continue;
                 }
                 woken = step => {

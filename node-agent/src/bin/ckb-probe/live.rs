@@ -25,7 +25,7 @@ use clap::Args;
 use serde_json::Value;
 use tokio::{
     runtime::Handle,
-    sync::mpsc::channel,
+    sync::{mpsc::channel, oneshot},
     task::spawn_blocking,
     time::{Instant, timeout},
 };
@@ -33,9 +33,8 @@ use tokio::{
 use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
-    intervals::{Ends, Over, Waited, interval},
+    intervals::{Ends, Intervals, Over, Waited, interval},
     measure::say_renewals,
-    suspension,
 };
 
 /// So long a terminal is waited for that is to be given back.
@@ -170,6 +169,19 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
         say_unfinished(over);
         return Ok(outcome);
     }
+    // Whoever draws gives the terminal back before all of this is suspended, and takes it again after it.
+    let suspensions = session
+        .ends
+        .as_mut()
+        .map(|ends| ends.suspensions.of_screen());
+    let suspend = async move || {
+        let (over, is_over) = oneshot::channel();
+        if let Some(asked) = &suspensions
+            && asked.send(over).await.is_ok()
+        {
+            is_over.await.unwrap_or_default();
+        }
+    };
     // What the terminal has no time for, it is told of together with what comes next: a picture is of now.
     let (told, tells) = channel(16);
     let says = told.clone();
@@ -184,7 +196,7 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
     });
     // A terminal that takes nothing holds up whoever draws, and not whoever keeps within the budget.
     let runtime = Handle::current();
-    let show = move || runtime.block_on(ckb_probe_kubectl::show_on_terminal(title, tells));
+    let show = move || runtime.block_on(ckb_probe_kubectl::show_on_terminal(title, tells, suspend));
     let mut shown = spawn_blocking(show);
     tokio::select! {
         shown = &mut shown => shown.map_err(io::Error::other)?.map_err(VerbError::from)?,
@@ -376,6 +388,8 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
 /// A process that is measured.
 struct Local {
     session: Session,
+    /// Until it is waited for.
+    ends: Option<Ends>,
     subject: String,
     interval: Duration,
     sampled: Sampled,
@@ -385,9 +399,9 @@ struct Local {
 
 impl Local {
     fn attach(arguments: &LocalArguments) -> Result<Self, CliError> {
-        suspension::refuse()?;
         let executable = arguments.executable.as_deref().unwrap_or_default();
         let process = find_process(arguments.pid, executable)?;
+        let ends = Ends::of(process.id)?;
         let means = preflight(arguments.tier.tier).means;
         let subject = format!("process {} ({})", process.id.pid, process.executable);
         let interval = arguments.interval.get();
@@ -400,11 +414,20 @@ impl Local {
         }
         Ok(Self {
             session,
+            ends: Some(ends),
             subject,
             interval,
             sampled: Sampled::default(),
             on_screen: None,
         })
+    }
+
+    fn begin(&mut self, time: Option<Duration>) -> Result<Intervals, CliError> {
+        let ends = match self.ends.take() {
+            Some(ends) => ends,
+            None => Ends::of(self.session.process.id)?,
+        };
+        ends.intervals(self.interval, time)
     }
 
     /// Until the time is up, the process ends, or somebody interrupts: what was listed since it was told before, also of an interval
@@ -414,8 +437,7 @@ impl Local {
         time: Option<Duration>,
         mut told: impl FnMut(Vec<(Happened, Value)>) -> String,
     ) -> Result<String, CliError> {
-        let ends = Ends::of(self.session.process.id)?;
-        let mut intervals = ends.intervals(self.interval, time)?;
+        let mut intervals = self.begin(time)?;
         let session = &mut self.session;
         loop {
             let Waited { over, .. } = intervals.next(session).await?;
@@ -440,8 +462,7 @@ impl Local {
         time: Option<Duration>,
         mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<String, String>, CliError>,
     ) -> Result<Option<String>, CliError> {
-        let ends = Ends::of(self.session.process.id)?;
-        let mut intervals = ends.intervals(self.interval, time)?;
+        let mut intervals = self.begin(time)?;
         let session = &mut self.session;
         let mut stamp = 0;
         loop {

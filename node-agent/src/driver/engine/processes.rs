@@ -71,6 +71,15 @@ impl Engine {
         self.account_for_books(None);
     }
 
+    /// Attaches nothing to a process until it is [settled](Self::settle) again: what it does meanwhile is a gap.
+    pub(super) fn suspend(&mut self, process: ProcessId) {
+        self.stop(process);
+        if let Some(measured) = self.processes.get_mut(&process) {
+            let mut views = looking(views_on(&mut self.views, process));
+            measured.suspend(&self.tools, &mut views, self.clock);
+        }
+    }
+
     /// Measures a process anew where it runs another file than what was attached to. True if it does.
     pub(super) fn renew(&mut self, process: ProcessId) -> bool {
         let measured = self.processes.get_mut(&process);

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     export::{exporters::Exporters, metric_sink::MetricSink, span_sink::SpanSink},
     host::HostError,
-    kernel::CalibratedTier,
+    kernel::{CalibratedTier, Tier},
     mechanism::{Event, Refusal, profile::Finished},
     observe::Process,
     preflight::Unmeasurable,
@@ -31,6 +31,9 @@ use crate::{
 /// may be stopped for a while.
 const WAIT: Duration = Duration::from_millis(1);
 const WAITS: u32 = 60_000;
+
+/// So many times where somebody waits to be let go.
+const SOON: u32 = 10_000;
 
 /// A process with probes in place. Dropping it detaches them.
 pub struct Session {
@@ -125,17 +128,65 @@ impl Session {
             renewed: false,
         };
         // A process that has just begun may not have mapped its libraries yet.
-        for _ in 0..WAITS {
-            session.turn();
-            if session.instance().is_answered() {
-                break;
-            }
-            thread::sleep(WAIT);
-        }
+        session.turns_until(WAITS, |session| session.instance().is_answered());
         match session.refusal() {
             Some(refusal) => Err(refusal.clone().into()),
             None if session.instance().is_answered() => Ok(session),
             None => Err(Refusal::new(Reason::AttachFailed, UNANSWERED).into()),
+        }
+    }
+
+    /// Takes its turns until this is so; false where it is not after so many of them.
+    fn turns_until(&mut self, turns: u32, is_so: impl Fn(&Self) -> bool) -> bool {
+        (0..turns).any(|_| {
+            self.turn();
+            let is_so = is_so(self);
+            if !is_so {
+                thread::sleep(WAIT);
+            }
+            is_so
+        })
+    }
+
+    fn is_pending(&self) -> bool {
+        let mut measured = self.engine.processes.values();
+        measured.any(Measured::is_pending)
+    }
+
+    /// Takes off all that is attached, once what was counted is read, and waits until it is gone: for whoever does not keep it within its
+    /// budget for a while. False where that does not come to its end: it goes on then.
+    pub fn suspend(&mut self) -> Result<bool, HostError> {
+        if !self.turns_until(SOON, |session| !session.is_pending()) {
+            return Ok(false);
+        }
+        self.engine.suspend(self.process.id);
+        for _ in 0..SOON {
+            if self.engine.tools.reaper.is_idle() {
+                return Ok(true);
+            }
+            thread::sleep(WAIT);
+        }
+        self.resume()?;
+        Ok(false)
+    }
+
+    /// Attaches all of it again, where the process is there still. What it called meanwhile is in no count, and totals say so.
+    pub fn resume(&mut self) -> Result<(), HostError> {
+        let process = self.process.id;
+        let has_ended = |one: &Measured| one.exit.has_ended();
+        if self.engine.processes.get(&process).is_none_or(has_ended) {
+            let now = self.now();
+            for view in self.engine.views.values_mut() {
+                view.instance_mut().process_gone(now);
+            }
+            return Ok(());
+        }
+        self.engine.settle(process);
+        self.turns_until(WAITS, |session| !session.is_pending());
+        self.step()?;
+        match self.refusal() {
+            Some(refusal) => Err(refusal.clone().into()),
+            None => Ok(()),
         }
     }
 
@@ -203,9 +254,7 @@ impl Session {
 
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Instant> {
-        let mut measured = self.engine.processes.values();
-        let waits = measured.any(Measured::is_pending);
-        let soon = waits.then(|| Instant::now() + WAIT);
+        let soon = self.is_pending().then(|| Instant::now() + WAIT);
         soon.into_iter().chain(self.engine.next_step()).min()
     }
 
@@ -238,6 +287,19 @@ impl Session {
         if !self.keeps_stacks {
             // Nobody takes them here: whoever has them keeps a few, where nobody is to be told of them.
             self.engine.mailboxes.clear();
+        }
+    }
+
+    /// Has nothing more be counted, since this is to end. Where the kernel itself remembers which calls are in flight, nothing tells of those that
+    /// were left, or in which their threads ended: all that have begun and not ended are counted by this, and not timed.
+    pub fn finish(&mut self) {
+        let is_of_session = self
+            .engine
+            .means()
+            .is_some_and(|means| means.tier == Tier::Session);
+        let mut probes = self.instance().probes.iter();
+        if is_of_session && probes.any(|book| book.probe.instrument.config().is_of_files()) {
+            self.engine.stop(self.process.id);
         }
     }
 

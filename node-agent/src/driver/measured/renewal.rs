@@ -1,4 +1,5 @@
-//! Whether a process runs what was attached to: it may execute another file, or close a library and open another that has taken its path.
+//! Whether a process runs what was attached to: it may execute another file, or close a library and open another that has taken its path, or the
+//! same in which there is something else by now.
 
 use std::{
     fmt,
@@ -8,7 +9,7 @@ use std::{
 
 use super::super::workers::{Errand, Outcome};
 use crate::{
-    observe::{Libraries, ProcessId, Program},
+    observe::{Change, Libraries, ProcessId, Program},
     text,
 };
 
@@ -25,6 +26,8 @@ pub enum Renewal {
     Program,
     /// Another library of this path.
     Library(PathBuf),
+    /// The same, in which there is perhaps something else.
+    Written(PathBuf),
 }
 
 impl fmt::Display for Renewal {
@@ -34,6 +37,10 @@ impl fmt::Display for Renewal {
             Self::Library(path) => {
                 let path = text::of_path(path);
                 write!(formatter, "has opened another file as {path} by now")
+            }
+            Self::Written(path) => {
+                let path = text::of_path(path);
+                write!(formatter, "has {path} open, which was written to by now")
             }
         }
     }
@@ -101,8 +108,12 @@ impl Renewals {
             Some(Outcome::Done((found, took))) => {
                 self.look = None;
                 self.next = Some(now + LEAST.max(took * REST));
-                let replaced = mapped.replaced_in(&found)?;
-                Some(Renewal::Library(replaced.to_path_buf()))
+                let (path, change) = mapped.changed_in(&found)?;
+                let path = path.to_path_buf();
+                Some(match change {
+                    Change::Replaced => Renewal::Library(path),
+                    Change::Written => Renewal::Written(path),
+                })
             }
         }
     }

@@ -30,6 +30,8 @@ pub struct Reaper {
     at_once: Workers,
     /// What waits for its turn, or has it.
     waiting: Arc<AtomicUsize>,
+    /// What is dropped at once, and not gone yet.
+    going: Arc<AtomicUsize>,
 }
 
 /// Tells when something is gone.
@@ -53,7 +55,7 @@ impl Reaper {
             .spawn(move || {
                 for job in receiver {
                     job.run();
-                    count.fetch_sub(1, Ordering::Relaxed);
+                    count.fetch_sub(1, Ordering::Release);
                     // What was measured of a process took memory here and there. Kept, it would be more with each that ends.
                     release_memory();
                 }
@@ -62,7 +64,14 @@ impl Reaper {
             in_order: thread.is_ok().then_some(sender),
             at_once: Workers::default(),
             waiting,
+            going: Arc::default(),
         }
+    }
+
+    /// Whether all that it took is gone.
+    pub fn is_idle(&self) -> bool {
+        let all = [&self.waiting, &self.going];
+        all.iter().all(|count| count.load(Ordering::Acquire) == 0)
     }
 
     /// Whether so much waits that no more should be begun.
@@ -73,7 +82,12 @@ impl Reaper {
     /// Takes something to drop at once, beside whatever else is going.
     pub fn take_soon<T: Send + 'static>(&self, thing: T) -> DropHandle {
         let (job, receipt) = Job::new(thing);
-        self.at_once.hand_over(move || job.run());
+        let count = Arc::clone(&self.going);
+        count.fetch_add(1, Ordering::Relaxed);
+        self.at_once.hand_over(move || {
+            job.run();
+            count.fetch_sub(1, Ordering::Release);
+        });
         receipt
     }
 
@@ -86,6 +100,7 @@ impl Reaper {
                 // Without the thread it is dropped here.
                 if let Err(job) = sender.send(job) {
                     job.0.run();
+                    self.waiting.fetch_sub(1, Ordering::Release);
                 }
             }
             None => job.run(),
@@ -149,11 +164,20 @@ mod tests {
             thread::yield_now();
         }
         assert_eq!((slow.took(), next.took()), (None, None));
+        assert!(!reaper.is_idle());
         drop(end);
-        while next.took().is_none() {
+        while !reaper.is_idle() {
             thread::yield_now();
         }
+        assert!(next.took().is_some());
         assert!(slow.took().is_some_and(|took| took <= begun.elapsed()));
+        let (end, wait) = mpsc::channel();
+        reaper.take_soon(Slow(wait));
+        assert!(!reaper.is_idle());
+        drop(end);
+        while !reaper.is_idle() {
+            thread::yield_now();
+        }
     }
 
     #[test]
