@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # release.sh [OUT]: everything that a release holds, in OUT (target/release-VERSION): for each architecture an archive of the three programs
-# and a list of all crates (CycloneDX), the chart, the CRDs, the digests of these, and their signature. docs/releases.md says what each is
+# and a list of all crates (CycloneDX), the chart, the CRDs, the manifest for krew, the digests of these, and their signature. docs/releases.md says what each is
 # for, and how it is verified.
 #
 # RELEASE_KEY names the SSH key that signs, one of those that the file allowed_signers knows (ALLOWED_SIGNERS another one); without it nothing
@@ -54,6 +54,7 @@ main() {
   done
   chart > "$out/ckb-probe-$version.tgz"
   cat crds/generated/*.yaml > "$out/ckb-probe-$version-crds.yaml"
+  scripts/krew.sh manifest "$out" > "$out/ckb-probe-$version-krew.yaml"
   (cd "$out" && sha256sum -- *) > "$work/SHA256SUMS"
   mv "$work/SHA256SUMS" "$out/"
   if [[ -n ${RELEASE_KEY:-} ]]; then sign "$out"; else step "not signed: RELEASE_KEY names no key"; fi

@@ -28,6 +28,8 @@ pub struct Descriptor {
     pub alarms: &'static [Alarm],
     /// Rows that are no part of the whole: background work, or waiting that nobody waits for.
     pub apart: fn(row: &str) -> bool,
+    /// Rows of what the target does on its own account, each of which takes its time: what ran beside whatever else was so.
+    pub background: fn(row: &str) -> bool,
     /// Whether a probe that has nothing to tell is well all the same.
     pub quiet: bool,
 }
@@ -178,8 +180,19 @@ impl Descriptor {
         metrics: &[],
         alarms: &[],
         apart: |_| false,
+        background: |_| false,
         quiet: false,
     };
+
+    /// For which part of so many milliseconds what a row times was under way, where two at a time are 2; None where that is not known, or it times
+    /// nothing.
+    pub fn part_of_time(&self, of: &Summary, milliseconds: u64) -> Option<f64> {
+        let mut measures = self.measures.iter();
+        let times =
+            measures.find(|one| (one.unit, one.merge) == (Unit::Nanoseconds, Merge::Distribution));
+        let part = of.sum(times?.name)? / (milliseconds as f64 * 1e6);
+        Some(part).filter(|part| part.is_finite())
+    }
 
     /// The unit of a measure.
     pub fn unit(&self, measure: &str) -> Unit {

@@ -8,7 +8,6 @@
 mod argument;
 mod ckbprobe;
 mod conditions;
-pub mod contention;
 pub mod definitions;
 pub mod descriptor;
 mod duration;
@@ -23,8 +22,9 @@ mod rules;
 pub use argument::Argument;
 pub use ckb_probe_figures::{
     Balance, Distribution, Effect, FEWEST_PAIRS, Figures, Histogram, IntervalFigures, Lasted, Name,
-    Passed, Share, SliceShape, Spread, Summary, Turns, Value, Variance, anomaly, display_nanos,
-    figures, fleet, histogram, numbers,
+    Passed, Share, SliceShape, Spread, Summary, Turns, Value, Variance, anomaly,
+    contention::{self, Contention},
+    display_nanos, figures, fleet, histogram, numbers,
 };
 pub use ckbprobe::{
     AnomalyStatus, Breach, CaptureState, CaptureStatus, CkbProbe, CkbProbeSpec, CkbProbeStatus,
@@ -32,7 +32,6 @@ pub use ckbprobe::{
     PartStatus, ProbeStatus, RowStatus, SpanCounts, SupportStatus, Target, TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
-pub use contention::Contention;
 pub use descriptor::Descriptor;
 pub use duration::Duration;
 pub use kinds::{Kind, KindSpec, Probe};

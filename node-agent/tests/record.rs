@@ -10,7 +10,8 @@ use std::{
 };
 
 use ckb_probe_report::{Header, Line, Part, SCHEMA, lines};
-use ckb_probe_testkit::{GroundTruth, wait_until};
+use ckb_probe_testkit::{CpuLimit, GroundTruth, wait_until};
+use serde_json::Value;
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
 
@@ -195,6 +196,67 @@ fn what_cannot_be_measured_is_told_beside_what_is() {
         unmeasured.ends_with("SymbolNotFound"),
         "{unmeasured}: {text}"
     );
+}
+
+/// A program that wants all of a CPU, until this is dropped.
+struct Spinning(Child);
+
+impl Drop for Spinning {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn a_record_and_its_report_tell_what_the_container_waited_for_and_what_is_unknown() {
+    let period = Duration::from_millis(100);
+    // Little enough to be used up beside whatever else runs.
+    let Some(limit) = CpuLimit::new(0, period / 50, period) else {
+        eprintln!("nobody has the CPU controller of cgroups here: throttling cannot be made");
+        return;
+    };
+    let spin = ["-c", "while :; do :; done"];
+    let busy = Spinning(Command::new("sh").args(spin).spawn().unwrap());
+    limit.adopt(busy.0.id());
+    let to = folder("waits");
+    let asks = to.with_file_name("waits.yaml");
+    fs::write(&asks, "- {name: calls, syscalls: {}}\n").unwrap();
+    let output = Command::new(CKB_PROBE)
+        .args(["record", "--pid", &busy.0.id().to_string(), "--for", "4s"])
+        .args(["--interval", "1s", "--probe"])
+        .arg(&asks)
+        .arg("-o")
+        .arg(&to)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = markdown(&to);
+    let told = |resource: &str, head: &str| cell(&text, resource, head).unwrap();
+    let percent = |cell: &str| cell.strip_suffix('%').unwrap().parse::<f64>().unwrap();
+    let mean = percent(&told("throttling by the CPU limit", "MEAN"));
+    assert!((50.0..=100.0).contains(&mean), "{text}");
+    // The same as a document.
+    let output = report(&[&to, Path::new("-o"), Path::new("json")]);
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let waits = document["waits"].as_array().unwrap();
+    let names: Vec<&str> = waits
+        .iter()
+        .filter_map(|one| one["resource"].as_str())
+        .collect();
+    assert_eq!(names, ["throttled", "cpuWait", "diskWait", "retransmitted"]);
+    let throttled = waits[0]["meanPercent"].as_f64().unwrap();
+    assert!((throttled - mean).abs() < 0.06, "{throttled} and {mean}");
+    for (one, resource) in waits.iter().zip([
+        "throttling by the CPU limit",
+        "waiting for a CPU",
+        "waiting for a disk",
+        "TCP segments sent again",
+    ]) {
+        let is_known = one["meanPercent"].is_number();
+        assert_eq!(told(resource, "MEAN") != "unknown", is_known, "{text}");
+        assert_eq!(one["knownMilliseconds"] != 0, is_known, "{one}");
+    }
 }
 
 #[test]

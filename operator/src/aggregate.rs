@@ -15,7 +15,6 @@ mod alarms;
 mod anomalies;
 mod captures;
 mod conditions;
-mod contention;
 mod events;
 mod fleet;
 mod health;

@@ -42,6 +42,7 @@ mod sigterm;
 mod slow_operations;
 mod static_pod;
 mod target_died;
+mod throttled;
 mod tutorial;
 mod two_pods;
 mod unavailable;
@@ -164,6 +165,7 @@ pub const ALL: &[Scenario] = scenarios! {
     column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
     slow_operations: Both, Others, "the slowest calls in the status, all of them in the log, each lost one counted";
     health: StandIn, Others, "what a real RocksDB suffers is in the status within one report interval, and goes as that is over";
+    throttled: StandIn, Others, "a pod with a CPU limit is told to be throttled, the pod beside it is not, and what the node does not account for is unknown";
     two_pods: StandIn, Others, "what was not selected is not counted, however alike it is";
     same_question: StandIn, Others, "CkbProbes that ask the same are measured once, whoever of them comes or goes";
     impostor: StandIn, Others, "a pod that is made to look like another's container is not measured for it";

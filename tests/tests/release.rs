@@ -146,6 +146,7 @@ fn the_same_programs_make_the_same_bytes_at_any_time() {
     let expected = [
         "SHA256SUMS".to_string(),
         format!("ckb-probe-{version}-crds.yaml"),
+        format!("ckb-probe-{version}-krew.yaml"),
         format!("ckb-probe-{version}-x86_64-linux-gnu.cdx.json"),
         format!("ckb-probe-{version}-x86_64-linux-gnu.tar.gz"),
         format!("ckb-probe-{version}.tgz"),
@@ -153,7 +154,7 @@ fn the_same_programs_make_the_same_bytes_at_any_time() {
     let names: Vec<String> = files(&one).into_keys().collect();
     assert_eq!(names, expected);
     // The programs are in the archive as they are.
-    let archive = one.join(&expected[3]);
+    let archive = one.join(&expected[4]);
     run(Command::new("tar")
         .arg("-xzf")
         .arg(archive)
@@ -180,7 +181,7 @@ fn the_commands_of_the_page_take_what_was_signed_and_refuse_a_changed_byte_of_an
     ];
     made(programs.path(), &out, &signed);
     let released = files(&out);
-    assert_eq!(released.len(), 6);
+    assert_eq!(released.len(), 7);
     fs::copy(&signers, out.join("allowed_signers")).unwrap();
     let output = verified(&out);
     assert!(output.status.success(), "{}", said(&output));
@@ -203,6 +204,62 @@ fn the_commands_of_the_page_take_what_was_signed_and_refuse_a_changed_byte_of_an
         .arg(&key)
         .arg(sums));
     assert!(!verified(&out).status.success());
+}
+
+/// Has a program of this machine be said to be for arm64 by its own head, as far as a release reads it.
+fn pass_for_arm64(program: &Path) {
+    let mut bytes = fs::read(program).unwrap();
+    bytes[0x12..0x14].copy_from_slice(&183_u16.to_le_bytes());
+    fs::write(program, bytes).unwrap();
+}
+
+#[test]
+fn the_manifest_for_krew_has_each_archive_by_its_digest_and_the_plugin_in_it() {
+    let programs = programs();
+    let arm64 = programs.path().join("arm64");
+    fs::create_dir(&arm64).unwrap();
+    for program in PROGRAMS {
+        build(&arm64, program, DOES_NOTHING);
+        pass_for_arm64(&arm64.join(program));
+    }
+    let out = TempDir::new().unwrap();
+    made(programs.path(), out.path(), &[]);
+    let version = env!("CARGO_PKG_VERSION");
+    let manifest = format!("ckb-probe-{version}-krew.yaml");
+    let manifest = fs::read_to_string(out.path().join(manifest)).unwrap();
+    let manifest: Value = serde_yaml::from_str(&manifest).unwrap();
+    assert_eq!(manifest["metadata"]["name"], "ckbprobe");
+    let spec = &manifest["spec"];
+    assert_eq!(spec["version"], format!("v{version}"));
+    let sums = fs::read_to_string(out.path().join("SHA256SUMS")).unwrap();
+    let platforms = spec["platforms"].as_array().unwrap();
+    let expected = [("amd64", "x86_64"), ("arm64", "aarch64")];
+    assert_eq!(platforms.len(), expected.len());
+    for (platform, (architecture, machine)) in platforms.iter().zip(expected) {
+        let selected = json!({"os": "linux", "arch": architecture});
+        assert_eq!(platform["selector"]["matchLabels"], selected);
+        let archive = format!("ckb-probe-{version}-{machine}-linux-gnu.tar.gz");
+        let uri = platform["uri"].as_str().unwrap();
+        assert!(uri.ends_with(&format!("/v{version}/{archive}")), "{uri}");
+        let digest = platform["sha256"].as_str().unwrap();
+        let line = format!("{digest}  {archive}\n");
+        assert!(sums.contains(&line), "{line}: {sums}");
+        // Under this name it is the plugin, and what krew takes is in the archive.
+        assert_eq!(platform["bin"], "kubectl-ckbprobe");
+        let list = run(Command::new("tar")
+            .arg("-tzf")
+            .arg(out.path().join(&archive)));
+        let list = String::from_utf8(list.stdout).unwrap();
+        let files = platform["files"].as_array().unwrap();
+        let moved = files.iter().map(|file| {
+            let from = file["from"].as_str().unwrap();
+            assert!(list.lines().any(|one| one == from), "{from}: {list}");
+            let name = from.strip_prefix(&format!("ckb-probe-{version}/"));
+            (name.unwrap(), file["to"].as_str().unwrap())
+        });
+        let expected = [("bin/ckb-probe", "kubectl-ckbprobe"), ("LICENSE", ".")];
+        assert_eq!(moved.collect::<Vec<_>>(), expected);
+    }
 }
 
 #[test]

@@ -215,6 +215,7 @@ fn sample() -> Descriptor {
         metrics: &[],
         alarms: &[],
         apart: |_| false,
+        background: |_| false,
         quiet: true,
     }
 }

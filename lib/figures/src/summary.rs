@@ -206,6 +206,12 @@ impl Summary {
         self.unseen.contains(measure) && self.seen(measure).is_none_or(|count| count == 0)
     }
 
+    /// What the values of the last report interval come to, of a distribution; None where nothing is known of them.
+    pub fn sum(&self, measure: &str) -> Option<f64> {
+        self.seen(measure)?;
+        Some(self.recent.distributions.get(measure)?.sum as f64)
+    }
+
     /// How much of the one there was in the last interval for each of the other; None where there was none of that.
     fn for_each(&self, part: &str, whole: &str) -> Option<f64> {
         let whole = self.recent.count(whole).filter(|whole| *whole > 0)?;

@@ -54,6 +54,7 @@ const KEEPALIVE: Duration = Duration::from_secs(5);
 /// every so often,
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3);
 /// until nothing sent has been acknowledged for so long.
+#[cfg(target_os = "linux")]
 const UNACKNOWLEDGED: Duration = Duration::from_secs(12);
 
 /// A connection that nobody uses is kept for so long.
@@ -81,6 +82,8 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE_INTERVAL));
+    // Nobody else has it: elsewhere the deadlines for answers, and keepalives, are what there is.
+    #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
 
     let mut tls = HttpsConnectorBuilder::new()

@@ -1,5 +1,7 @@
 //! `report`: a page, or Markdown, of what a Prometheus has kept of a CkbProbe.
 
+pub mod told;
+
 use std::{
     fs,
     io::{self, Write as _},
@@ -17,6 +19,7 @@ use ckb_probe_report::{
         question::{self, Grid, Subject},
     },
 };
+use ckb_probe_views::document::{Document, View};
 use clap::Args;
 use k8s_openapi::jiff::Timestamp;
 
@@ -28,7 +31,8 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 -o report.html      the last day\n  \
     kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 --last 7d --pod ckb-0 -o report.html\n  \
     kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 --since 2026-11-26T10:00:00Z --until 2h\n  \
-    kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 --last 2h --baseline-until 24h -o report.html\n\n\
+    kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 --last 2h --baseline-until 24h -o report.html\n  \
+    kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 -o json | jq '.record, .unusual'\n\n\
     Nothing is asked of the API server: of the kubeconfig only the namespace is read, where -n does not say it.\n\
     Exit codes: 0 there is something; 1 there is nothing, or no answer; 2 wrong arguments.";
 
@@ -89,7 +93,8 @@ pub struct WhichArguments {
 /// Where a report goes.
 #[derive(Args, Clone, Debug)]
 pub struct FileArguments {
-    /// The page to write. Of a record, json prints a line of JSON instead, in the form that docs/reference/view.schema.json has.
+    /// The page to write. json prints a line of JSON instead, in the form that docs/reference/view.schema.json has: of each target that Prometheus
+    /// knows, or of the record.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The same as Markdown. Unset, and no page either: it is printed.
@@ -101,18 +106,6 @@ impl FileArguments {
     /// Whether a document is asked for, and no file: the same word as elsewhere.
     pub fn is_document(&self) -> bool {
         self.output.as_deref() == Some(Path::new("json"))
-    }
-
-    /// Of what a Prometheus has kept there is none.
-    ///
-    /// # Errors
-    ///
-    /// When one is asked for.
-    pub fn refuse_document(&self) -> Result<(), VerbError> {
-        match self.is_document() {
-            true => Err(ReportError::NoDocument.into()),
-            false => Ok(()),
-        }
     }
 
     /// Puts it there, or prints it; `failed` is what a file that cannot be written is.
@@ -160,12 +153,6 @@ pub enum ReportError {
         "there is no time between {0} and {1}: --since is to be before --until, and before now"
     )]
     NoTime(Timestamp, Timestamp),
-    /// A document is asked for.
-    #[error(
-        "-o json is of a record that ckb-probe record wrote: ask Prometheus itself for numbers, or name a page, -o report.html; one that is called json \
-         is ./json"
-    )]
-    NoDocument,
     /// There are no series.
     #[error(
         "Prometheus at {address} has nothing of CkbProbe {subject} between {from} and {to}: no series {metric}{selector}. It scrapes the agents \
@@ -195,7 +182,6 @@ pub async fn run(
     which: &WhichArguments,
     files: &FileArguments,
 ) -> Result<Outcome, VerbError> {
-    files.refuse_document()?;
     let subject = Subject {
         namespace: cluster.namespace().await?,
         ckbprobe: name.to_owned(),
@@ -216,6 +202,12 @@ pub async fn run(
     };
     for warning in prometheus.warnings() {
         eprintln!("Prometheus warns: {warning}");
+    }
+    if files.is_document() {
+        let targets = told::of_prometheus(&kept, before.as_ref()).into_iter();
+        let lines = targets.map(|one| Document::of(View::Record(Box::new(one))).line() + "\n");
+        crate::print(&lines.collect::<String>()).map_err(VerbError::Print)?;
+        return Ok(Outcome::Well);
     }
     let told = content_of_prometheus(prometheus.address(), &kept, before.as_ref());
     files.put(&told, |file, error| VerbError::File(file.to_owned(), error))?;

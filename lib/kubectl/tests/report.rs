@@ -13,6 +13,7 @@ use std::{
 };
 
 use ckb_probe_testkit::prometheus::Prometheus;
+use ckb_probe_views::document::{Document, View};
 
 #[path = "report/tls.rs"]
 mod tls;
@@ -142,6 +143,14 @@ fn cells<'a>(text: &'a str, first: &str) -> Vec<&'a str> {
     row.trim_matches('|').split(" | ").map(str::trim).collect()
 }
 
+/// What is printed, as our own reader takes it.
+fn documents(output: Output) -> Vec<View> {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let read = |line| Document::read(line).unwrap().view;
+    text.lines().map(read).collect()
+}
+
 #[test]
 fn a_report_of_prometheus_says_what_agents_counted() {
     let began = began();
@@ -194,6 +203,42 @@ fn a_report_of_prometheus_says_what_agents_counted() {
         text.contains("0.4 %") && text.contains("What Prometheus does not have"),
         "{text}"
     );
+    // The same numbers as a document.
+    let document = report(
+        &address,
+        &[&whole[..], &["--pod", "ckb-0", "-o", "json"]].concat(),
+    );
+    let told = documents(document);
+    let [View::Record(told)] = &told[..] else {
+        panic!("{told:?}");
+    };
+    assert_eq!(told.record, "ckb/ckb ckb-0/ckb");
+    let mut rows = told.probes.iter().flat_map(|probe| &probe.rows);
+    let get = rows.find(|one| (&*one.row, &one.part) == ("Get", &None));
+    let mut figures = get.unwrap().figures.iter();
+    let count = figures.find(|one| one.figure == "count").unwrap();
+    assert_eq!(count.value, f64::from(counted));
+    assert_eq!((told.runs.len(), told.changes.is_some()), (0, false));
+    let [since, until, before] = [100, 190, 99].map(time);
+    let of_both = [
+        "--since",
+        &since,
+        "--until",
+        &until,
+        "--baseline-until",
+        &before,
+        "-o",
+        "json",
+    ];
+    let names: Vec<(String, bool)> = documents(report(&address, &of_both))
+        .into_iter()
+        .map(|told| match told {
+            View::Record(told) => (told.record, told.changes.is_some()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected = ["ckb/ckb ckb-0/ckb", "ckb/ckb ckb-1/ckb"].map(|name| (name.to_owned(), true));
+    assert_eq!(names, expected);
     // Both pods, with the hours compared.
     let output = report(
         &address,

@@ -5,15 +5,17 @@ pub(crate) mod compared;
 mod measured;
 mod probe;
 mod prometheus;
+mod waits;
 
 use ckb_probe_profiles::Profile;
 
 use crate::history::History;
 
-pub use anomalies::count as count_unusual;
+pub use anomalies::{Unusual, count as count_unusual, unusual};
 pub use compared::{Change, compare, confidence, ordered, unit};
 pub use measured::estimated;
-pub use prometheus::content_of_prometheus;
+pub use prometheus::{content_of_prometheus, counterpart};
+pub use waits::{Waited, waited};
 
 /// A report.
 #[derive(Debug, Default)]
@@ -128,6 +130,7 @@ pub fn content(
         "What was not as usual".to_owned(),
         history,
     ));
+    sections.push(waits::section(history, &columns));
     sections.extend(probes.iter().map(|one| probe::section(one, &columns)));
     if !stacks.is_empty() {
         sections.push(Section {

@@ -172,6 +172,7 @@ impl History {
             probes: one.probes.iter().map(probe).collect(),
             at: one.at,
             milliseconds: one.milliseconds,
+            contention: one.contention,
             ..Interval::default()
         };
         let run = |run: &Run| Run {

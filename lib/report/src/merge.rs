@@ -1,6 +1,6 @@
 //! Intervals that become one: what followed each other of one run, with nothing missing between.
 
-use ckb_probe_crds::{EventReport, Figures, IntervalFigures};
+use ckb_probe_crds::{Contention, EventReport, Figures, IntervalFigures};
 
 use crate::record::{Interval, MAX_EVENTS, ProbeInterval, Row};
 
@@ -10,6 +10,7 @@ impl Interval {
         let (ours, theirs) = (self.milliseconds, later.milliseconds);
         self.cost = averaged((self.cost, ours), (later.cost, theirs));
         self.floor = averaged((self.floor, ours), (later.floor, theirs));
+        self.contention = waited((self.contention, ours), (later.contention, theirs));
         self.at = later.at;
         self.milliseconds += theirs;
         self.own_cpu += later.own_cpu;
@@ -176,6 +177,35 @@ fn averaged(one: (Option<u64>, u64), other: (Option<u64>, u64)) -> Option<u64> {
         }
         ((known, _), (None, _)) | ((None, _), (known, _)) => known,
     }
+}
+
+/// What was waited for in both: each resource by itself, as one may be known where another is not.
+fn waited(
+    (one, ours): (Option<Contention>, u64),
+    (other, theirs): (Option<Contention>, u64),
+) -> Option<Contention> {
+    let (
+        Some(Contention {
+            cpu_wait_millipercent,
+            throttled_millipercent,
+            disk_wait_millipercent,
+            retransmitted_millipercent,
+        }),
+        Some(later),
+    ) = (one, other)
+    else {
+        return one.or(other);
+    };
+    let mean = |one, other| averaged((one, ours), (other, theirs));
+    Some(Contention {
+        cpu_wait_millipercent: mean(cpu_wait_millipercent, later.cpu_wait_millipercent),
+        throttled_millipercent: mean(throttled_millipercent, later.throttled_millipercent),
+        disk_wait_millipercent: mean(disk_wait_millipercent, later.disk_wait_millipercent),
+        retransmitted_millipercent: mean(
+            retransmitted_millipercent,
+            later.retransmitted_millipercent,
+        ),
+    })
 }
 
 /// Intervals of about this length at the least: what followed each other with nothing missing between is put together.

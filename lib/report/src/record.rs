@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    EventReport, Figures, InstanceReport, InstanceState, IntervalFigures, RowReport,
+    Contention, EventReport, Figures, InstanceReport, InstanceState, IntervalFigures, RowReport,
 };
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,10 @@ pub struct Interval {
     /// What `overhead.floor` granted besides, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<u64>,
+    /// What its container waited for; of intervals that were put together the mean over those of which it is known. Unset where nothing
+    /// of it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
     /// CPU time of the recorder itself, in milliseconds.
     #[serde(default)]
     pub own_cpu: u64,
@@ -175,6 +179,7 @@ impl Interval {
             milliseconds,
             cost: report.overhead_millipercent,
             floor: report.floor_millipercent,
+            contention: report.contention,
             own_cpu: 0,
             renewed: 0,
             probes: probes.collect(),

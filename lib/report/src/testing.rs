@@ -75,6 +75,7 @@ pub fn interval(number: u64, rows: Vec<Row>) -> Interval {
         milliseconds: 5000,
         cost: Some(400),
         floor: None,
+        contention: None,
         own_cpu: 10,
         renewed: 0,
         probes: vec![ProbeInterval {

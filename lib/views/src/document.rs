@@ -337,7 +337,10 @@ mod tests {
     use crate::{
         cost::{Measure, Window},
         diagnosis::{Finding, Part, Place},
-        records::{FigureChange, RecordFigure, RecordGap, RecordProbe, RecordRow, RecordRun},
+        records::{
+            FigureChange, RecordFigure, RecordGap, RecordProbe, RecordRow, RecordRun,
+            RecordUnusual, RecordWait,
+        },
         symbols::{Symbol, SymbolPlace, UsdtFileProbes, UsdtPlace},
         threads::{Thread, ThreadCall},
     };
@@ -457,6 +460,14 @@ mod tests {
             }],
             runs: vec![RecordRun::default()],
             gaps: vec![RecordGap::default()],
+            waits: vec![RecordWait {
+                mean_percent: Some(0.5),
+                ..RecordWait::default()
+            }],
+            unusual: vec![RecordUnusual {
+                beside: "unknown: waiting for a disk".to_owned(),
+                ..RecordUnusual::default()
+            }],
             changes: Some(changes.clone()),
             ..RecordReport::default()
         };

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordReport {
-    /// The folder of the record.
+    /// The folder of the record; of what a Prometheus kept the CkbProbe and the target, `namespace/name pod/container`.
     pub record: String,
     /// When the first interval began; unset where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,18 +22,27 @@ pub struct RecordReport {
     pub milliseconds: u64,
     /// Of how much of that it is known what happened.
     pub known_milliseconds: u64,
-    /// Each run of the recorder, the first one first.
+    /// Each run of the recorder, the first one first; none of what a Prometheus kept.
     pub runs: Vec<RecordRun>,
     /// Stretches of which nothing is known.
     pub gaps: Vec<RecordGap>,
     /// How often the process was measured anew: it executed another program, or opened another file in place of a library.
     pub renewed: u64,
+    /// What could not be recorded, where it is not known of which probe.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, u64>,
     /// Whether a last line had no end, and was discarded.
     pub is_cut: bool,
     /// How many lines are not what was written, and in no figure.
     pub damaged_lines: u64,
     /// What each probe told.
     pub probes: Vec<RecordProbe>,
+    /// What its container waited for, by resource.
+    #[serde(default)]
+    pub waits: Vec<RecordWait>,
+    /// Figures that were not as they usually are, what differed most first.
+    #[serde(default)]
+    pub unusual: Vec<RecordUnusual>,
     /// What measuring is estimated to have cost on the average, in percent of the CPU time of the process; unset where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<f64>,
@@ -133,6 +142,48 @@ pub struct RecordFigure {
     pub unit: String,
     /// How much.
     pub value: f64,
+}
+
+/// What a container waited for of one resource.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordWait {
+    /// `throttled`: of the periods of its CPU limit those in which it was throttled. `cpuWait`, `diskWait`: the time in which at least one thread
+    /// waited. `retransmitted`: of TCP segments those that were sent again.
+    pub resource: String,
+    /// The mean of the intervals of which it is known; unset of none, which is not zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_percent: Option<f64>,
+    /// That of the interval in which it was most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_percent: Option<f64>,
+    /// For how long it is known.
+    pub known_milliseconds: u64,
+}
+
+/// A figure that was not as it usually is for a while.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordUnusual {
+    /// The name of the probe.
+    pub probe: String,
+    /// The row.
+    pub row: String,
+    /// Its key among the figures of a status, such as `p99`.
+    pub figure: String,
+    /// In what: `nanoseconds`, `bytes` or `count`, or one of these `PerSecond`.
+    pub unit: String,
+    /// From when it was told.
+    pub from: String,
+    /// For how long.
+    pub milliseconds: u64,
+    /// What it was when it differed most.
+    pub value: f64,
+    /// What it was usually.
+    pub usual: f64,
+    /// What its container waited for in the interval in which it was first told, which need not be why; empty where that was not recorded.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub beside: String,
 }
 
 /// How figures of two records, or of two runs of blocks, differ.

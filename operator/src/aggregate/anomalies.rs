@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use ckb_probe_crds::{
     AnomalyStatus, Descriptor, Summary, Value,
     anomaly::{Anomaly, Course, Known},
+    contention::{Told, Waits, Work},
     descriptor::Column,
     numbers,
 };
 use k8s_openapi::jiff::Timestamp;
-
-use super::contention::{Told, Waits};
 
 /// How many anomalies of a probe a status lists.
 const MAX_ANOMALIES: usize = 10;
@@ -82,11 +81,11 @@ impl Past {
         (self.reported, self.targets) = (Some(interval.reported), interval.targets);
     }
 
-    /// What its targets waited for in the interval that began last.
-    pub fn look_beside(&mut self, told: &[Told]) {
-        self.beside = self.waits.beside(told);
+    /// What its targets waited for, and did on their own account, in the interval that began last.
+    pub fn look_beside(&mut self, told: &[Told], work: &Work) {
+        self.beside = self.waits.beside(told, work);
         match self.begun.is_empty() {
-            true => self.waits.learn(told),
+            true => self.waits.learn(told, work),
             false => self.waits.hold(),
         }
     }

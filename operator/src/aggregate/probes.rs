@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use ckb_probe_crds::{
     CkbProbeSpec, Descriptor, InstanceState, OutlierStatus, PartReport, PartStatus, Probe,
     ProbeReport, ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+    contention::Work,
     fleet::FEWEST,
     numbers,
     report::{CUT, LINES},
@@ -109,7 +110,8 @@ fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mu
         let contention = target.report.and_then(|report| report.contention);
         (target.pod.reference.name.as_str(), contention)
     });
-    past.look_beside(&waits.collect::<Vec<_>>());
+    let work = work(spec, &interval, rows);
+    past.look_beside(&waits.collect::<Vec<_>>(), &work);
     let asked = |name: &str| spec.probes.iter().position(|probe| probe.name == name);
     past.keep(
         |probe| asked(probe).is_some(),
@@ -125,6 +127,24 @@ fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mu
             past.see(&probe.name, descriptor, key, &row.summary);
         }
     }
+}
+
+/// For which part of an interval the targets did what on their own account, of them all together.
+fn work(spec: &CkbProbeSpec, interval: &Interval, rows: &[MergedRows]) -> Work {
+    let milliseconds = interval.length.as_millis() as u64 * interval.targets as u64;
+    let mut work = Work::new();
+    for (probe, rows) in spec.probes.iter().zip(rows) {
+        let Some(question) = probe.kind_spec() else {
+            continue;
+        };
+        let descriptor = question.kind().descriptor();
+        let own = rows.iter().filter(|(row, _)| (descriptor.background)(row));
+        for (row, merged) in own {
+            let part = descriptor.part_of_time(&merged.summary, milliseconds);
+            work.entry(row.clone()).or_insert(part);
+        }
+    }
+    work
 }
 
 /// One line about all probes.

@@ -329,6 +329,7 @@ mod tests {
             milliseconds: 1000,
             cost: Some(500),
             floor: Some(250),
+            contention: None,
             own_cpu: 20,
             renewed: 0,
             probes: vec![ProbeInterval {

@@ -135,7 +135,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         },
         Alarm {
             reason: Reason::ReadAmplification,
-            rows: |row| !is_background(row),
+            rows: |row| !is_apart(row),
             value: Value::Each("reads", "duration"),
             // One of each level, with its index and its filter, where nothing is in the cache.
             borne: Borne::Always(25.0),
@@ -153,12 +153,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             says: "RocksDB writes more than 50 bytes for each that it flushes",
         },
     ],
-    apart: is_background,
+    apart: is_apart,
+    background: is_cause,
     ..Descriptor::EMPTY
 };
 
+/// No call of the node's.
+fn is_apart(name: &str) -> bool {
+    [row::BACKLOG, row::NO_ROOM].contains(&name) || is_cause(name)
+}
+
 /// RocksDB's background work is no call of the node's, or is a part of one.
-fn is_background(name: &str) -> bool {
-    [row::BACKLOG, row::NO_ROOM].contains(&name)
-        || Operation::CAUSES.iter().any(|cause| cause.as_str() == name)
+fn is_cause(name: &str) -> bool {
+    Operation::CAUSES.iter().any(|cause| cause.as_str() == name)
 }

@@ -195,16 +195,21 @@ fn remarks(kept: &Kept) -> Vec<String> {
     said
 }
 
-fn compare(of: &Over, kept: &Kept, baseline: &Kept) -> Section {
-    let (begin, end) = baseline.asked;
-    let title = format!("{}Compared with an earlier time", of.before);
-    let named = |target: &&Target| target.name == of.target.name;
+/// The target of an earlier time with which one of this name is compared: that of the same name, or the only one of each.
+pub fn counterpart<'a>(name: &str, kept: &Kept, baseline: &'a Kept) -> Option<&'a Target> {
+    let named = |target: &&Target| target.name == name;
     // A pod of a Deployment has another name each time.
     let only = || match (&kept.targets[..], &baseline.targets[..]) {
         ([_], [other]) => Some(other),
         _ => None,
     };
-    let Some(other) = baseline.targets.iter().find(named).or_else(only) else {
+    baseline.targets.iter().find(named).or_else(only)
+}
+
+fn compare(of: &Over, kept: &Kept, baseline: &Kept) -> Section {
+    let (begin, end) = baseline.asked;
+    let title = format!("{}Compared with an earlier time", of.before);
+    let Some(other) = counterpart(&of.target.name, kept, baseline) else {
         return Section {
             title,
             blocks: vec![Block::Text(format!(
@@ -236,6 +241,11 @@ fn not_there(kept: &Kept) -> Section {
         ),
         format!(
             "Flame graphs: stacks are in CkbProfiles. kubectl ckbprobe flamegraph {name} -n {namespace} draws those of the newest windows."
+        ),
+        format!(
+            "What the containers waited for, CPUs, their limit, disks, and TCP segments sent again: of what is unusual now it is beside it in the status \
+             of the CkbProbe (kubectl get ckbprobe {name} -n {namespace} -o yaml, anomalies); of containers as such the kubelet's own metrics have it \
+             (container_cpu_cfs_throttled_periods_total and others)."
         ),
         "The longest call of a row, blocks by height, and whatever else is a maximum: no metric tells maxima.".to_owned(),
         "The kernel, the version and the budget: they are in the status of the CkbProbe, and in spec.overhead.".to_owned(),

@@ -1,3 +1,4 @@
+use ckb_probe_crds::Contention;
 use ckb_probe_profiles::{Frame, ProfileMode, Stack};
 
 use super::*;
@@ -244,23 +245,23 @@ fn an_effect_is_told_with_its_bounds_and_noise_is_called_noise() {
     assert_eq!(few.0.len(), 0);
 }
 
-#[test]
-fn what_is_not_as_usual_is_found_in_a_record() {
-    // Nine hours of half minutes, and ten minutes in the seventh in which calls take ten times as long.
-    let mut history = history(
-        1080,
-        |number| {
-            if (840..860).contains(&number) {
-                9000
-            } else {
-                900 + 10 * (number % 5)
-            }
-        },
-        &["Get"],
-    );
+/// Nine hours of half minutes, and ten minutes in the seventh in which calls take ten times as long, and the container waits for so much of its
+/// periods, in percent, where anything of it is recorded.
+fn with_slow_minutes(throttled: Option<u64>) -> History {
+    let is_slow = |number| (840..860).contains(&number);
+    let nanos = |number| match is_slow(number) {
+        true => 9000,
+        false => 900 + 10 * (number % 5),
+    };
+    let mut history = history(1080, nanos, &["Get"]);
     for (number, one) in (0..).zip(&mut history.runs[0].intervals) {
         one.milliseconds = 30_000;
         one.at = crate::testing::BEGAN + 30_000 * (number + 1);
+        one.contention = throttled.map(|throttled| Contention {
+            throttled_millipercent: Some(if is_slow(number) { throttled * 1000 } else { 0 }),
+            retransmitted_millipercent: Some(0),
+            ..Contention::default()
+        });
         for row in &mut one.probes[0].rows {
             row.window.milliseconds = 30_000;
             row.window.recorded_milliseconds = 30_000;
@@ -268,16 +269,79 @@ fn what_is_not_as_usual_is_found_in_a_record() {
             row.window.figures = crate::testing::calls(2000, row.window.figures.maxima["duration"]);
         }
     }
-    let section = anomalies::section(String::new(), &history);
-    let [Block::Text(said), Block::Table(table)] = &section.blocks[..] else {
-        panic!("{section:?}");
-    };
+    history
+}
+
+fn unusual_section(history: &History) -> (String, Table) {
+    let section = anomalies::section(String::new(), history);
+    match <[Block; 2]>::try_from(section.blocks) {
+        Ok([Block::Text(said), Block::Table(table)]) => (said, table),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_not_as_usual_is_found_in_a_record() {
+    let history = with_slow_minutes(None);
+    let (said, table) = unusual_section(&history);
     assert!(
         said.starts_with("Once something was not as it usually is. Rates"),
         "{said}"
     );
     assert_eq!(anomalies::count(&history), 1);
     assert_eq!(table.rows[0][..2], ["storage Get", "P99"]);
+    // Of a record that has nothing of what was waited for nothing is said of it.
+    assert_eq!((table.head.len(), table.rows[0].len()), (5, 5));
+    assert!(!said.contains("waited"), "{said}");
+}
+
+#[test]
+fn what_the_container_waited_for_is_beside_what_is_not_as_usual() {
+    let beside = |throttled| {
+        let history = with_slow_minutes(Some(throttled));
+        let (said, table) = unusual_section(&history);
+        assert!(said.ends_with("which need not be why."), "{said}");
+        assert_eq!(table.head[5], "IN THE SAME INTERVAL");
+        let listed: Vec<String> = unusual(&history)
+            .into_iter()
+            .map(|one| one.beside)
+            .collect();
+        assert_eq!(listed, [&*table.rows[0][5]]);
+        table.rows[0][5].clone()
+    };
+    assert_eq!(
+        beside(38),
+        "38% of the CPU limit's periods throttled, usually 0%; as usual: TCP segments sent again; \
+         unknown: waiting for a CPU, waiting for a disk"
+    );
+    assert_eq!(
+        beside(0),
+        "as usual: throttling by the CPU limit, TCP segments sent again; unknown: waiting for a CPU, waiting for a disk"
+    );
+}
+
+#[test]
+fn what_ran_on_its_own_account_is_beside_what_is_not_as_usual() {
+    let mut history = with_slow_minutes(None);
+    for (number, one) in (0..).zip(&mut history.runs[0].intervals) {
+        // Half of the time, where it is usually a hundredth of it.
+        let nanos = match (840..860).contains(&number) {
+            true => 7_500_000,
+            false => 150_000,
+        };
+        let mut compaction = one.probes[0].rows[0].clone();
+        compaction.key = "Compaction".to_owned();
+        compaction.parts = Vec::new();
+        compaction.window.figures = crate::testing::calls(2000, nanos);
+        one.probes[0].rows.push(compaction);
+    }
+    let found = unusual(&history);
+    let gets: Vec<&Unusual> = found.iter().filter(|one| one.row == "Get").collect();
+    let [get] = gets[..] else {
+        panic!("{found:?}");
+    };
+    let expected = "Compaction under way for 50% of the time, usually 1%; unknown: throttling";
+    assert!(get.beside.starts_with(expected), "{}", get.beside);
 }
 
 /// Two days of all operations by families, each interval of different durations.

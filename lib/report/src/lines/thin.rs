@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ckb_probe_crds::{EventReport, Figures, IntervalFigures};
+use ckb_probe_crds::{Contention, EventReport, Figures, IntervalFigures};
 use serde::Deserialize;
 
 use crate::record::{Interval, ProbeInterval, Row};
@@ -18,6 +18,8 @@ pub struct ThinInterval {
     cost: Option<u64>,
     #[serde(default)]
     floor: Option<u64>,
+    #[serde(default)]
+    contention: Option<Contention>,
     #[serde(default)]
     own_cpu: u64,
     #[serde(default)]
@@ -63,6 +65,7 @@ impl From<ThinInterval> for Interval {
             milliseconds,
             cost,
             floor,
+            contention,
             own_cpu,
             renewed,
             probes,
@@ -72,6 +75,7 @@ impl From<ThinInterval> for Interval {
             milliseconds,
             cost,
             floor,
+            contention,
             own_cpu,
             renewed,
             probes: probes.into_iter().map(ProbeInterval::from).collect(),

@@ -48,6 +48,33 @@ fn what_was_not_measured_is_not_known_for_as_long() {
     assert_eq!(told(&merged), (5_000, 5_000, 5_000));
 }
 
+#[test]
+fn what_was_waited_for_is_the_mean_of_what_is_known_and_unknown_where_nothing_is() {
+    let told = |throttled, again| {
+        Some(Contention {
+            throttled_millipercent: throttled,
+            retransmitted_millipercent: again,
+            ..Contention::default()
+        })
+    };
+    let of = |number, milliseconds, contention| Interval {
+        milliseconds,
+        contention,
+        ..interval(number, Vec::new())
+    };
+    let mut merged = of(0, 5_000, told(Some(30_000), None));
+    merged.follow(&of(1, 15_000, told(Some(10_000), Some(400))));
+    assert_eq!(merged.contention, told(Some(15_000), Some(400)));
+    // What nothing is known of changes nothing, and is no zero.
+    merged.follow(&of(2, 20_000, None));
+    assert_eq!(merged.contention, told(Some(15_000), Some(400)));
+    let mut unknown = of(0, 5_000, None);
+    unknown.follow(&of(1, 5_000, None));
+    assert_eq!(unknown.contention, None);
+    unknown.follow(&of(2, 5_000, told(None, Some(7))));
+    assert_eq!(unknown.contention, told(None, Some(7)));
+}
+
 /// A row that is sampled, by the lengths of what its slices stand for, in intervals of five seconds: 0 where none ended. There are 100 calls a
 /// second.
 fn sampled(lengths: &[u64]) -> Vec<Interval> {

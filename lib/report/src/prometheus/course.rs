@@ -267,6 +267,7 @@ impl<'a> Walk<'a> {
             milliseconds,
             cost: millipercent(&self.source.cost),
             floor: millipercent(&self.source.granted),
+            contention: None,
             own_cpu: 0,
             renewed: 0,
             probes,

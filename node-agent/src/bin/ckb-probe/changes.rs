@@ -6,11 +6,8 @@ use ckb_probe_agent::{
     blocks::{Difference, DifferenceRow},
     text,
 };
-use ckb_probe_figures::comparison::Comparison;
-use ckb_probe_report::{
-    History,
-    content::{Change, confidence, ordered},
-};
+use ckb_probe_kubectl::report::told::{between, compared};
+use ckb_probe_report::History;
 use ckb_probe_views::{
     document::{Document, View},
     records::{Changes, FigureChange},
@@ -37,19 +34,6 @@ pub fn of_records(before: (&str, &History), after: (&str, &History)) -> String {
     line(between(before, after))
 }
 
-/// What has changed from a record to another.
-pub fn between(before: (&str, &History), after: (&str, &History)) -> Changes {
-    let (changes, few) = ordered(before.1, after.1);
-    Changes {
-        before: before.0.to_owned(),
-        after: after.0.to_owned(),
-        confidence: confidence(changes.len()),
-        too_few: few as u64,
-        figures: changes.iter().map(of_figure).collect(),
-        ..Changes::default()
-    }
-}
-
 fn line(changes: Changes) -> String {
     Document::of(View::Changes(changes)).line() + "\n"
 }
@@ -61,29 +45,5 @@ fn of_row(row: &DifferenceRow) -> FigureChange {
         statistic: row.statistic.as_str().to_owned(),
         is: row.verdict().to_owned(),
         ..compared(&row.comparison)
-    }
-}
-
-fn of_figure(change: &Change) -> FigureChange {
-    FigureChange {
-        probe: Some(change.probe.clone()),
-        row: Some(change.row.clone()),
-        part: change.part.clone(),
-        figure: change.name.to_owned(),
-        unit: change.unit(),
-        statistic: change.statistic().as_str().to_owned(),
-        is: change.word().to_owned(),
-        ..compared(&change.comparison)
-    }
-}
-
-fn compared(of: &Comparison) -> FigureChange {
-    FigureChange {
-        before: of.before,
-        after: of.after,
-        change: of.change(),
-        low: of.low,
-        high: of.high,
-        ..FigureChange::default()
     }
 }

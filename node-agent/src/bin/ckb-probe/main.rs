@@ -20,7 +20,6 @@ mod slow;
 mod suspension;
 mod symbols;
 mod table;
-mod told;
 
 use ckb_probe_agent::{
     host::HostError,

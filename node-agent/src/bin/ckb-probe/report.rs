@@ -9,7 +9,10 @@ use std::{
 use ckb_probe_agent::text;
 use ckb_probe_kubectl::{
     ClusterArguments,
-    report::{FileArguments, WhichArguments},
+    report::{
+        FileArguments, WhichArguments,
+        told::{self, between},
+    },
 };
 use ckb_probe_profiles::{Profile, pprof::Limits};
 use ckb_probe_report::{
@@ -22,7 +25,6 @@ use clap::Args;
 use super::{
     CliError, Outcome, changes,
     record::{RecordError, folder},
-    told,
 };
 
 #[derive(Args, Debug)]
@@ -92,7 +94,7 @@ fn print(record: &Path, baseline: Option<&Path>) -> Result<Outcome, CliError> {
     let of = history(record, baseline.is_some())?;
     let changes = baseline.map(|folder| {
         let (before, history) = (text::of_path(folder), history(folder, true)?);
-        Ok::<_, RecordError>(changes::between((&before, &history), (&name, &of)))
+        Ok::<_, RecordError>(between((&before, &history), (&name, &of)))
     });
     let report = told::of(&name, &of, changes.transpose()?);
     let line = Document::of(View::Record(Box::new(report))).line() + "\n";

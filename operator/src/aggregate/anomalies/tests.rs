@@ -59,7 +59,8 @@ impl Watched {
             throttled_millipercent: Some(self.throttled * 1000),
             ..Contention::default()
         };
-        self.past.look_beside(&[("ckb-0", Some(contention))]);
+        self.past
+            .look_beside(&[("ckb-0", Some(contention))], &Work::new());
         self.past.see("storage", descriptor(), "Get", row);
         self.past.anomalies("storage", descriptor())
     }

@@ -552,3 +552,42 @@ fn row_of_calls(bucket: u32) -> RowReport {
     rows.truncate(1);
     rows.remove(0)
 }
+
+#[test]
+fn what_a_target_does_on_its_own_account_is_told_by_its_part_of_the_interval_and_calls_are_not() {
+    let spec = |probes: serde_json::Value| -> CkbProbeSpec {
+        let target = json!({ "selector": {}, "executable": "ckb" });
+        let spec = json!({ "target": target, "probes": probes, "reportInterval": "30s" });
+        serde_json::from_value(spec).unwrap()
+    };
+    let interval = Interval {
+        reported: at(30),
+        length: std::time::Duration::from_secs(30),
+        targets: 2,
+    };
+    let merged = |count: u64, nanos: u64| {
+        let mut report = row("Get", count, "119:1");
+        let values = report.window.figures.distributions.get_mut("duration");
+        values.unwrap().sum = nanos.into();
+        MergedRow {
+            summary: Summary::of(&report.total, &report.window, true),
+            parts: BTreeMap::new(),
+        }
+    };
+    let rows: MergedRows = [
+        ("Compaction".to_owned(), merged(3, 15_000_000_000)),
+        ("Get".to_owned(), merged(1000, 40_000_000_000)),
+        ("WriteStall".to_owned(), merged(0, 0)),
+    ]
+    .into();
+    let storage = json!([{ "name": "storage", "rocksdb": {} }]);
+    // Of two targets, for half a minute each.
+    let expected = [
+        ("Compaction".to_owned(), Some(0.25)),
+        ("WriteStall".to_owned(), Some(0.0)),
+    ];
+    assert_eq!(
+        work(&spec(storage), &interval, &[rows]),
+        Work::from(expected)
+    );
+}

@@ -1,50 +1,55 @@
-//! What targets waited for in an interval, beside what is usual of that: evidence of what else was so while a figure was not as usual. Of
-//! causes it says nothing.
+//! What targets waited for in an interval, and what they did on their own account, beside what is usual of that: evidence of what else was so while a
+//! figure was not as usual. Of causes it says nothing.
 //!
 //! Of several targets it is the one that waited most, in each interval: one node of many that is throttled is not seen in a mean.
 
-use ckb_probe_crds::{
-    Contention,
-    contention::{Baseline, Beside},
-    numbers,
-};
+use std::collections::BTreeMap;
+
+use super::{Baseline, Beside, Contention};
+use crate::numbers;
 
 /// How much of what was beside an anomaly a status has room for.
 const MAX_BESIDE: usize = 512;
 
 /// Something that is waited for.
-struct Resource {
+pub struct Resource {
+    /// What it is called by programs.
+    pub key: &'static str,
+    /// What it is called in a list.
+    pub name: &'static str,
     /// The part of the interval, in thousandths of a percent.
-    part: fn(&Contention) -> Option<u64>,
+    pub part: fn(&Contention) -> Option<u64>,
     /// More by less than this part is nothing.
     least: f64,
-    /// What it is called in a list.
-    name: &'static str,
     /// What is said after the part where it is more than usual.
     said: &'static str,
 }
 
 /// Threads of a node that does what it should wait for CPUs and disks now and then; throttled it is not at all, and segments are hardly ever lost.
-const RESOURCES: [Resource; 4] = [
+pub const RESOURCES: [Resource; 4] = [
     Resource {
+        key: "throttled",
         part: |told| told.throttled_millipercent,
         least: 0.01,
         name: "throttling by the CPU limit",
         said: "of the CPU limit's periods throttled",
     },
     Resource {
+        key: "cpuWait",
         part: |told| told.cpu_wait_millipercent,
         least: 0.05,
         name: "waiting for a CPU",
         said: "of the time a thread waited for a CPU",
     },
     Resource {
+        key: "diskWait",
         part: |told| told.disk_wait_millipercent,
         least: 0.05,
         name: "waiting for a disk",
         said: "of the time a thread waited for a disk",
     },
     Resource {
+        key: "retransmitted",
         part: |told| told.retransmitted_millipercent,
         least: 0.005,
         name: "TCP segments sent again",
@@ -52,27 +57,38 @@ const RESOURCES: [Resource; 4] = [
     },
 ];
 
-/// A target, and what it told of the interval.
+/// A target, which has no name where there is no other, and what it told of the interval.
 pub type Told<'a> = (&'a str, Option<Contention>);
 
-/// What targets usually wait for.
+/// Work on the target's own account, such as a compaction, and for which part of the interval it was under way, where two at a time are 2; None
+/// where that is not known.
+pub type Work = BTreeMap<String, Option<f64>>;
+
+/// More of it by less than this part of an interval is nothing.
+const LEAST_WORK: f64 = 0.05;
+
+/// So many sorts of work are known.
+const MOST_WORK: usize = 16;
+
+/// What targets usually wait for, and do on their own account.
 #[derive(Debug, Default)]
 pub struct Waits {
     baselines: [Baseline; RESOURCES.len()],
+    work: BTreeMap<String, Baseline>,
 }
 
 /// What is said of resources that one thing can be said of.
 #[derive(Default)]
-struct Sorted {
+struct Sorted<'a> {
     more: Vec<String>,
-    usual: Vec<&'static str>,
-    new: Vec<&'static str>,
+    usual: Vec<&'a str>,
+    new: Vec<&'a str>,
     unknown: Vec<String>,
 }
 
 impl Waits {
     /// What the targets told of an interval, in words, beside what is usual.
-    pub fn beside(&self, told: &[Told]) -> String {
+    pub fn beside(&self, told: &[Told], work: &Work) -> String {
         let mut sorted = Sorted::default();
         for (resource, baseline) in RESOURCES.iter().zip(&self.baselines) {
             let name = resource.name;
@@ -93,9 +109,24 @@ impl Waits {
                 Beside::New(_) => sorted.new.push(name),
                 Beside::Usual(_) => sorted.usual.push(name),
                 Beside::More { part, usual } => sorted.more.push(format!(
-                    "{} {}, usually {} (pod {target})",
+                    "{} {}, usually {}{}",
                     percent(part),
                     resource.said,
+                    percent(usual),
+                    named(target)
+                )),
+            }
+        }
+        let young = Baseline::default();
+        for (name, part) in work.iter().take(MOST_WORK) {
+            let baseline = self.work.get(name).unwrap_or(&young);
+            match baseline.compare(*part, LEAST_WORK) {
+                Beside::Unknown => sorted.unknown.push(name.clone()),
+                Beside::New(_) => sorted.new.push(name),
+                Beside::Usual(_) => sorted.usual.push(name),
+                Beside::More { part, usual } => sorted.more.push(format!(
+                    "{name} under way for {} of the time, usually {}",
+                    percent(part),
                     percent(usual)
                 )),
             }
@@ -104,19 +135,28 @@ impl Waits {
     }
 
     /// All was as usual in this interval.
-    pub fn learn(&mut self, told: &[Told]) {
+    pub fn learn(&mut self, told: &[Told], work: &Work) {
         for (resource, baseline) in RESOURCES.iter().zip(&mut self.baselines) {
             baseline.learn(greatest(resource, told).map(|(_, part)| part));
+        }
+        for (name, part) in work.iter().take(MOST_WORK) {
+            if self.work.len() < MOST_WORK || self.work.contains_key(name) {
+                self.work.entry(name.clone()).or_default().learn(*part);
+            }
         }
     }
 
     /// Something is not as usual.
     pub fn hold(&mut self) {
-        self.baselines.iter_mut().for_each(Baseline::hold);
+        let of_work = self.work.values_mut();
+        self.baselines
+            .iter_mut()
+            .chain(of_work)
+            .for_each(Baseline::hold);
     }
 }
 
-impl Sorted {
+impl Sorted<'_> {
     /// What is more than usual first: it is what is read where there is no room for all.
     fn sentence(self) -> String {
         let Self {
@@ -155,6 +195,14 @@ fn greatest<'a>(resource: &Resource, told: &[Told<'a>]) -> Option<(&'a str, f64)
 fn part(resource: &Resource, told: &Told) -> Option<u64> {
     // An agent that reports more than all is no reason to.
     Some((resource.part)(told.1.as_ref()?)?.min(100_000))
+}
+
+/// Which of several it is.
+fn named(target: &str) -> String {
+    match target.is_empty() {
+        true => String::new(),
+        false => format!(" (pod {target})"),
+    }
 }
 
 fn percent(part: f64) -> String {
