@@ -154,8 +154,8 @@ fn where_nothing_is_there_the_answer_says_what_was_looked_for() {
     assert_eq!(refusal.reason, Reason::SymbolNotFound);
     assert_eq!(
         refusal.message,
-        "none of the functions asked for is in the executable; not measured: Get, since rocksdb_get_pinned_cf was not \
-         found: the binary has a symbol table, but was built without them"
+        "none of the functions asked for is in the executable; not measured: Get, since rocksdb_get, \
+         rocksdb_get_cf, rocksdb_get_pinned, rocksdb_get_pinned_cf were not found: the binary has a symbol table, but was built without them"
     );
     assert_eq!(refusal.lacks[0].items, ["Get"]);
 }
