@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{attributes, items, text_of};
+use super::{items, text_of};
 
 /// A stack, and what it weighs of each type.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ fn of_request(request: &Value) -> Vec<CollectedStack> {
     let tables = &request["dictionary"];
     let mut stacks = Vec::new();
     for place in items(&request["resourceProfiles"]) {
-        let resource = attributes(&place["resource"]["attributes"]);
+        let resource = referred(tables, &place["resource"]["attributes"]);
         // What is of one stack and has the same attributes is told of once, whatever type it is of.
         let mut known: HashMap<(Value, Value), usize> = HashMap::new();
         let scopes = items(&place["scopeProfiles"]).iter();
@@ -96,13 +96,33 @@ fn frames(tables: &Value, stack: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What is said of where it is from: in profiles, the Collector puts names and texts into the tables, too.
+fn referred(tables: &Value, list: &Value) -> BTreeMap<String, Value> {
+    let list = items(list).iter();
+    list.map(|one| {
+        let key = match one["key"].as_str() {
+            Some(key) if !key.is_empty() => key.to_string(),
+            _ => text_at(tables, &one["keyStrindex"]),
+        };
+        (key, said(tables, &one["value"]))
+    })
+    .collect()
+}
+
+fn said(tables: &Value, value: &Value) -> Value {
+    match &value["stringValue"] {
+        Value::Null => text_at(tables, &value["stringValueStrindex"]).into(),
+        text => text.clone(),
+    }
+}
+
 fn said_of(tables: &Value, places: &Value) -> BTreeMap<String, Value> {
     let rows = items(places)
         .iter()
         .map(|place| row(tables, "attributeTable", place));
     rows.map(|one| {
         let key = text_at(tables, &one["keyStrindex"]);
-        (key, one["value"]["stringValue"].clone())
+        (key, said(tables, &one["value"]))
     })
     .collect()
 }
