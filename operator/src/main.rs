@@ -10,7 +10,7 @@ use ckb_probe_operator::{
     Config, RunError,
     election::ElectionConfig,
     limits::{AdmittedExporters, AdmittedKinds, Limits},
-    profiles::push::{PushConfig, PushError},
+    profiles::push::{Form, PushConfig, PushError},
     run,
     template::{AgentTemplate, TemplateError},
 };
@@ -88,9 +88,13 @@ struct Arguments {
     #[arg(long, env = "EXPORTERS", value_parser = AdmittedExporters::parse)]
     exporters: Option<AdmittedExporters>,
 
-    /// Push each published profile to this server, with Pyroscope's HTTP API: http://pyroscope:4040 [default: none]
+    /// Push each published profile to this server: http://pyroscope:4040 [default: none]
     #[arg(long, env = "PROFILES_PUSH_URL")]
     profiles_push_url: Option<String>,
+
+    /// What that server takes: Pyroscope's HTTP API, or profiles by OTLP over HTTP, which are alpha and may change in any way
+    #[arg(long, env = "PROFILES_PUSH_FORM", value_enum, default_value_t)]
+    profiles_push_form: Form,
 
     /// A file with headers for that server, one per line, such as `X-Scope-OrgID: team-a`
     #[arg(long, env = "PROFILES_PUSH_HEADERS")]
@@ -203,6 +207,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         every_kind_in,
         exporters,
         profiles_push_url,
+        profiles_push_form,
         profiles_push_headers,
         metrics_address,
         protection,
@@ -240,7 +245,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
             kinds: kinds.unwrap_or_default().and_all_in(every_kind_in),
             exporters: exporters.unwrap_or_default(),
         },
-        push: push(profiles_push_url, profiles_push_headers)?,
+        push: push(profiles_push_url, profiles_push_form, profiles_push_headers)?,
         metrics_address,
         protection,
         health_address,
@@ -257,7 +262,11 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
     Ok(run(client, config, stop).await?)
 }
 
-fn push(url: Option<String>, headers: Option<PathBuf>) -> Result<Option<PushConfig>, MainError> {
+fn push(
+    url: Option<String>,
+    form: Form,
+    headers: Option<PathBuf>,
+) -> Result<Option<PushConfig>, MainError> {
     let Some(url) = url.filter(|url| !url.is_empty()) else {
         return Ok(None);
     };
@@ -266,7 +275,7 @@ fn push(url: Option<String>, headers: Option<PathBuf>) -> Result<Option<PushConf
         fs::read_to_string(&path).map_err(|source| MainError::ReadHeaders { path, source })
     });
     let headers = headers.transpose()?.unwrap_or_default();
-    Ok(Some(PushConfig::parse(&url, &headers)?))
+    Ok(Some(PushConfig::parse(&url, form, &headers)?))
 }
 
 fn host_name() -> io::Result<String> {

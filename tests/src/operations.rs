@@ -5,7 +5,15 @@ use crate::fixture::{FunctionTruth, Truth};
 
 /// An operation's name and its functions: of the C API by their symbols, C++ ones by their qualified names.
 pub const ALL: [(&str, &[&str]); 17] = [
-    ("Get", &["rocksdb_get_pinned_cf"]),
+    (
+        "Get",
+        &[
+            "rocksdb_get_pinned",
+            "rocksdb_get_pinned_cf",
+            "rocksdb_get",
+            "rocksdb_get_cf",
+        ],
+    ),
     (
         "TxnGet",
         &[
@@ -22,6 +30,7 @@ pub const ALL: [(&str, &[&str]); 17] = [
     (
         "IteratorNew",
         &[
+            "rocksdb_create_iterator",
             "rocksdb_create_iterator_cf",
             "rocksdb_transaction_create_iterator_cf",
         ],
@@ -47,7 +56,7 @@ pub const ALL: [(&str, &[&str]); 17] = [
 /// What RocksDB does on its own account: never slow, and not among the totals.
 pub const BACKGROUND: [&str; 5] = ["Compaction", "Flush", "WalSync", "FileSync", "WriteStall"];
 
-/// What is done on one column family: of the others none is told. A `Put` or `Delete` may be without.
+/// What is done on one column family: of the others none is told. All but those of transactions may be without.
 pub const ON_A_FAMILY: [&str; 7] = [
     "Get",
     "TxnGet",

@@ -333,8 +333,8 @@ fn a_confined_fixture_does_the_same() {
 fn a_plan_that_cannot_be_followed_is_refused() {
     let refusals = [
         (
-            "rocksdb_get 1 constant:1",
-            "rocksdb_get: no such function in this build",
+            "rocksdb_open 1 constant:1",
+            "rocksdb_open: no such function in this build",
         ),
         ("rocksdb_put 1", "expected: FUNCTION CALLS DELAY"),
         ("rocksdb_put many constant:1", "not a number in range"),

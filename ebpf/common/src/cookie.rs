@@ -21,6 +21,8 @@ pub enum Payload {
     ReturnedSlice = 5,
     /// Argument 5 points to the size, which holds at return unless null is returned.
     PointedToBy5 = 6,
+    /// The same of argument 4.
+    PointedToBy4 = 7,
 }
 
 /// Which argument is the column family's handle, counting from 0.

@@ -40,13 +40,15 @@ const GRACE: Duration = Duration::from_secs(60);
 /// So often it is tried to be removed, and with so long between.
 const REMOVALS: u32 = 5;
 
-/// So many rows are shown of a probe: all seven presets fit into 24 lines by that, but `everything`.
+/// So many rows are shown of a probe: all nine presets fit into 24 lines by that, but `everything`.
 const ROWS: usize = 5;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     kubectl ckbprobe try storage -n ckb -l app=ckb             five minutes of RocksDB\n  \
     kubectl ckbprobe try latency -n ckb -l app=ckb --for 30s\n  \
+    kubectl ckbprobe try fiber -l app=fiber                    of fnn, instead of ckb
+  \
     kubectl ckbprobe try network -l app=postgres --executable postgres\n  \
     kubectl ckbprobe try disk -l app=ckb --print-only          the CkbProbe that it would make, to keep\n\n\
     It is removed in the end, at Ctrl-C too. Exit codes: 0 it was measured; 1 it was not, and what is broken first is said;\n\
@@ -63,9 +65,9 @@ pub struct TryArguments {
     /// The container. Unset: each that runs the executable.
     #[arg(short, long)]
     container: Option<String>,
-    /// The base name of the executable.
-    #[arg(long, default_value = "ckb")]
-    executable: String,
+    /// The base name of the executable. Unset: that which the preset is about, ckb as a rule.
+    #[arg(long)]
+    executable: Option<String>,
     /// For how long it is shown, once it counts.
     #[arg(long = "for", value_name = "DURATION", default_value = "5m")]
     time: ckb_probe_crds::Duration,
@@ -187,7 +189,10 @@ impl TryArguments {
             namespace,
             selector: &self.selector,
             container: self.container.as_deref(),
-            executable: &self.executable,
+            executable: self
+                .executable
+                .as_deref()
+                .unwrap_or(&self.preset.executable),
             max_percent: self.max_percent,
             interval: self.interval,
             duration: longest.into(),

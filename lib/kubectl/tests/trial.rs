@@ -110,9 +110,30 @@ fn what_would_be_made_is_printed_and_nothing_is_made() {
     assert_eq!(wrong.status.code(), Some(2));
     let said = String::from_utf8(wrong.stderr).unwrap();
     assert!(
-        said.contains("storage, latency, network, disk, flames, blocks, everything"),
+        said.contains(
+            "storage, latency, network, disk, flames, blocks, fiber, light-client, everything"
+        ),
         "{said}"
     );
+}
+
+#[test]
+fn a_preset_is_about_an_executable_of_its_own_unless_another_is_named() {
+    let server = Server::start();
+    let executable = |arguments: &[&str]| {
+        let mut command = server.plugin();
+        command.arg("try").args(arguments);
+        let output = command
+            .args(["-l", "app=node", "--print-only"])
+            .output()
+            .unwrap();
+        let probe: ckb_probe_crds::CkbProbe = serde_yaml::from_slice(&output.stdout).unwrap();
+        probe.spec.target.executable
+    };
+    assert_eq!(executable(&["storage"]), "ckb");
+    assert_eq!(executable(&["fiber"]), "fnn");
+    assert_eq!(executable(&["light-client"]), "ckb-light-client");
+    assert_eq!(executable(&["fiber", "--executable", "ckb"]), "ckb");
 }
 
 #[test]

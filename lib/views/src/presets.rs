@@ -14,10 +14,15 @@ static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     let all: serde_yaml::Mapping = serde_yaml::from_str(text).unwrap_or_default();
     all.into_iter()
         .filter_map(|(name, asked)| {
-            let Asked { what, probes } = serde_yaml::from_value(asked).ok()?;
+            let Asked {
+                what,
+                executable,
+                probes,
+            } = serde_yaml::from_value(asked).ok()?;
             Some(Preset {
                 name: name.as_str()?.to_owned(),
                 what,
+                executable,
                 probes: serde_json::from_value(probes.clone()).ok()?,
                 written: probes,
             })
@@ -32,6 +37,8 @@ pub struct Preset {
     pub name: String,
     /// What it answers.
     pub what: String,
+    /// The base name of the executable that it is about.
+    pub executable: String,
     /// What it asks.
     pub probes: Vec<Probe>,
     /// The same as a person writes it, without what goes without saying.
@@ -41,7 +48,13 @@ pub struct Preset {
 #[derive(Deserialize)]
 struct Asked {
     what: String,
+    #[serde(default = "ckb")]
+    executable: String,
     probes: Value,
+}
+
+fn ckb() -> String {
+    "ckb".to_owned()
 }
 
 /// A preset, asked of some pods for some time.
@@ -124,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_the_seven_that_are_documented_and_each_asks_something() {
+    fn they_are_the_nine_that_are_documented_and_each_asks_something() {
         let names: Vec<&str> = all().iter().map(|one| one.name.as_str()).collect();
         let documented = [
             "storage",
@@ -133,9 +146,19 @@ mod tests {
             "disk",
             "flames",
             "blocks",
+            "fiber",
+            "light-client",
             "everything",
         ];
         assert_eq!(names, documented);
+        let about = all().iter().filter(|one| one.executable != "ckb");
+        let about: Vec<_> = about
+            .map(|one| (one.name.as_str(), one.executable.as_str()))
+            .collect();
+        assert_eq!(
+            about,
+            [("fiber", "fnn"), ("light-client", "ckb-light-client")]
+        );
         for preset in all() {
             let asked = preset.probes.iter().map(Probe::kind_spec);
             assert!(asked.clone().all(|one| one.is_some()), "{}", preset.name);

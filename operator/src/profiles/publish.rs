@@ -14,7 +14,7 @@ use strum::IntoStaticStr;
 use super::{
     merge::{Merger, PartError},
     plan::{PartId, PartToMerge, ProfileAction, Publish, Why},
-    push::{Pushed, Pusher},
+    push::Pusher,
     rows::owner,
 };
 use crate::{
@@ -266,7 +266,7 @@ impl Publisher {
         let written = request(api.patch_metadata(&object, &params, &patch)).await;
         written.map_err(|source| PublishError::WriteProfile { profile, source })?;
         if let Some(pusher) = &self.pusher {
-            pusher.offer(Pushed::of(&job.probe.namespace, &spec));
+            pusher.offer(&job.probe.namespace, spec);
         }
         Ok(())
     }
@@ -339,7 +339,7 @@ async fn add(
     .await
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, PartError> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -1,18 +1,22 @@
-//! Hands what is published to whoever collects profiles, by Pyroscope's HTTP API (`POST /ingest`, `format=pprof`), which others speak,
-//! too: Grafana Alloy, for example.
+//! Hands what is published to whoever collects profiles, in one of two forms ([`form`]).
 //!
 //! It is beside the point of this process, and must never be in its way: what cannot be handed over in time is dropped and counted.
+
+mod form;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use ckb_probe_crds::{CkbProfileSpec, ProfileMode};
-use http::{HeaderName, HeaderValue, Request, Uri, header};
+use ckb_probe_crds::CkbProfileSpec;
+pub use form::Form;
+use form::{Answer, Request};
+use http::{HeaderName, HeaderValue, Uri};
 use kube::{Client, Config, config::InferConfigError};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::json;
 use tokio::sync::mpsc;
 
+use super::publish::blocking;
 use crate::metrics::Metrics;
 
 /// Profiles that wait: at half a mebibyte each.
@@ -21,14 +25,14 @@ const QUEUE: usize = 8;
 const TRIES: usize = 5;
 /// No try takes longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Between the parts of a request: no pprof that is gzipped has it but by chance of one in 2^150.
-const BOUNDARY: &str = "ckb-probe-5f1c2b7e9a3d4c60b8e1f2a7";
 
 /// The server that profiles are pushed to.
 #[derive(Clone, Debug)]
 pub struct PushConfig {
-    /// The server's address, to which `/ingest` is added.
+    /// The server's address, to which the form adds its path.
     pub url: Uri,
+    /// How profiles are sent.
+    pub form: Form,
     /// Sent with each profile: who we are.
     pub headers: Vec<(HeaderName, HeaderValue)>,
 }
@@ -65,7 +69,7 @@ impl PushConfig {
     /// # Errors
     ///
     /// When either makes no sense.
-    pub fn parse(url: &str, headers: &str) -> Result<Self, PushError> {
+    pub fn parse(url: &str, form: Form, headers: &str) -> Result<Self, PushError> {
         let wrong = |why: String| PushError::Url {
             url: url.to_owned(),
             why,
@@ -96,90 +100,18 @@ impl PushConfig {
         });
         Ok(Self {
             url: parsed,
+            form,
             headers: headers.collect::<Result<_, PushError>>()?,
         })
     }
 }
 
 /// A profile to be handed over.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Pushed {
-    /// Path and query.
-    target: String,
-    /// `multipart/form-data`.
-    body: Vec<u8>,
-}
-
-impl Pushed {
-    /// One that was published in this namespace.
-    pub fn of(namespace: &str, spec: &CkbProfileSpec) -> Self {
-        let began = spec.window.began_at.0.as_second();
-        let lasted = i64::try_from(spec.window.milliseconds.div_ceil(1000)).unwrap_or(0);
-        // The server refuses what ends as it begins.
-        let until = began.saturating_add(lasted.max(1));
-        let name = format!(
-            "ckb-probe{{namespace={namespace},ckbprobe={},probe={},mode={}}}",
-            spec.ckb_probe,
-            spec.probe,
-            spec.mode.as_str()
-        );
-        Self {
-            target: format!(
-                "/ingest?name={}&from={began}&until={until}&format=pprof&spyName=ckb-probe",
-                utf8_percent_encode(&name, NON_ALPHANUMERIC)
-            ),
-            body: form(&spec.pprof.0, spec.mode),
-        }
-    }
-}
-
-/// The stacks, and what their sample types are called: without that the server takes those only that Go's profiles have.
-fn form(pprof: &[u8], mode: ProfileMode) -> Vec<u8> {
-    let names = match mode {
-        ProfileMode::Cpu => json!({
-            "samples": { "units": "samples", "display-name": "samples", "sampled": true },
-            "cpu": { "units": "nanoseconds", "display-name": "cpu", "sampled": true },
-        }),
-        ProfileMode::OffCpu => json!({
-            "wait": { "units": "nanoseconds", "display-name": "offcpu", "sampled": true },
-        }),
-        ProfileMode::Memory => json!({
-            "faults": { "units": "count", "display-name": "page_faults", "sampled": true },
-            "space": { "units": "bytes", "display-name": "touched_space", "sampled": true },
-        }),
-        ProfileMode::Allocations => json!({
-            "alloc_space": { "units": "bytes", "display-name": "alloc_space", "sampled": true },
-            "free_space": { "units": "bytes", "display-name": "free_space", "sampled": true },
-        }),
-        ProfileMode::Threads => json!({
-            "threads": { "units": "count", "display-name": "threads", "aggregation": "average" },
-            "in_state": { "units": "nanoseconds", "display-name": "threads_in_state", "aggregation": "average" },
-        }),
-        ProfileMode::SlowCalls => json!({
-            "slow_calls": { "units": "count", "display-name": "slow_calls" },
-            "duration": { "units": "nanoseconds", "display-name": "slow_calls_time" },
-        }),
-    };
-    let names = names.to_string();
-    let mut form = Vec::with_capacity(pprof.len() + 1024);
-    for (field, file, content) in [
-        ("profile", "profile.pprof", pprof),
-        (
-            "sample_type_config",
-            "sample_type_config.json",
-            names.as_bytes(),
-        ),
-    ] {
-        let head = format!(
-            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{field}\"; filename=\"{file}\"\r\n\
-             Content-Type: application/octet-stream\r\n\r\n"
-        );
-        form.extend_from_slice(head.as_bytes());
-        form.extend_from_slice(content);
-        form.extend_from_slice(b"\r\n");
-    }
-    form.extend_from_slice(format!("--{BOUNDARY}--\r\n").as_bytes());
-    form
+#[derive(Debug)]
+struct Pushed {
+    /// Where it was published.
+    namespace: String,
+    spec: CkbProfileSpec,
 }
 
 /// Where profiles are left to be handed over.
@@ -199,7 +131,7 @@ impl Pusher {
         config: PushConfig,
         metrics: Metrics,
     ) -> Result<(Self, impl Future<Output = ()> + use<>), PushError> {
-        let PushConfig { url, headers } = config;
+        let PushConfig { url, form, headers } = config;
         // The client that is there: it has TLS, the machine's roots, and proxies, and adds the address in front.
         let mut config = Config::new(url);
         config.headers = headers;
@@ -209,23 +141,31 @@ impl Pusher {
         config.default_retry = false;
         let client = Client::try_from(config)?;
         let (queue, waiting) = mpsc::channel(QUEUE);
-        let work = work(client, waiting, metrics.clone());
+        let work = work(client, form, waiting, metrics.clone());
         Ok((Self { queue, metrics }, work))
     }
 
-    /// Leaves it, if there is room.
-    pub fn offer(&self, profile: Pushed) {
-        if self.queue.try_send(profile).is_err() {
+    /// Leaves one that was published in this namespace, if there is room.
+    pub fn offer(&self, namespace: &str, spec: CkbProfileSpec) {
+        let namespace = namespace.to_owned();
+        if self.queue.try_send(Pushed { namespace, spec }).is_err() {
             self.metrics.profiles.push_dropped("QueueFull");
         }
     }
 }
 
-async fn work(client: Client, mut waiting: mpsc::Receiver<Pushed>, metrics: Metrics) {
+async fn work(client: Client, form: Form, mut waiting: mpsc::Receiver<Pushed>, metrics: Metrics) {
     // So that what happens again and again is told once.
     let mut failing = false;
     while let Some(profile) = waiting.recv().await {
-        match push(&client, &profile).await {
+        // Others have this thread meanwhile: to read stacks and write them anew takes a while.
+        let made = blocking(move || form.request(&profile.namespace, &profile.spec)).await;
+        let pushed = match made {
+            Ok(Ok(request)) => push(&client, form, &request).await,
+            Ok(Err(error)) => Err((REFUSED, error.to_string())),
+            Err(error) => Err((REFUSED, error.to_string())),
+        };
+        match pushed {
             Ok(()) => {
                 metrics.profiles.pushed();
                 if std::mem::replace(&mut failing, false) {
@@ -244,7 +184,11 @@ async fn work(client: Client, mut waiting: mpsc::Receiver<Pushed>, metrics: Metr
     std::future::pending().await
 }
 
-async fn push(client: &Client, profile: &Pushed) -> Result<(), (&'static str, String)> {
+async fn push(
+    client: &Client,
+    form: Form,
+    request: &Request,
+) -> Result<(), (&'static str, String)> {
     let mut waits = ExponentialBuilder::default()
         .with_min_delay(Duration::from_secs(1))
         .with_max_delay(Duration::from_secs(30))
@@ -252,7 +196,7 @@ async fn push(client: &Client, profile: &Pushed) -> Result<(), (&'static str, St
         .with_jitter()
         .build();
     loop {
-        let (reason, error) = match attempt(client, profile).await {
+        let (reason, error) = match attempt(client, form, request).await {
             Ok(()) => return Ok(()),
             Err(failure) => failure,
         };
@@ -267,16 +211,20 @@ async fn push(client: &Client, profile: &Pushed) -> Result<(), (&'static str, St
 /// Will be refused again.
 const REFUSED: &str = "Refused";
 
-async fn attempt(client: &Client, profile: &Pushed) -> Result<(), (&'static str, String)> {
-    let request = Request::post(&profile.target)
-        .header(
-            header::CONTENT_TYPE,
-            format!("multipart/form-data; boundary={BOUNDARY}"),
-        )
-        .body(profile.body.clone())
-        .map_err(|error| (REFUSED, error.to_string()))?;
+async fn attempt(
+    client: &Client,
+    form: Form,
+    request: &Request,
+) -> Result<(), (&'static str, String)> {
+    let request = request.clone().into_http();
+    let request = request.map_err(|error| (REFUSED, error.to_string()))?;
     match tokio::time::timeout(TIMEOUT, client.request_text(request)).await {
-        Ok(Ok(_)) => Ok(()),
+        Ok(Ok(answer)) => match form.read(&answer) {
+            Answer::Taken => Ok(()),
+            Answer::Refused(why) => Err((REFUSED, why)),
+        },
+        // It was taken, or not, and to send it again would help neither.
+        Ok(Err(error @ kube::Error::FromUtf8(_))) => Err((REFUSED, error.to_string())),
         Ok(Err(kube::Error::Api(status)))
             if (400..500).contains(&status.code) && status.code != 429 =>
         {
@@ -289,6 +237,3 @@ async fn attempt(client: &Client, profile: &Pushed) -> Result<(), (&'static str,
         )),
     }
 }
-
-#[cfg(test)]
-mod tests;

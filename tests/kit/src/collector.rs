@@ -1,6 +1,7 @@
 //! The real OpenTelemetry Collector, which writes what it takes to a file.
 
 mod points;
+mod profiles;
 
 use std::{
     collections::BTreeMap,
@@ -13,6 +14,7 @@ use std::{
 };
 
 pub use points::CollectedPoint;
+pub use profiles::CollectedStack;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -62,6 +64,8 @@ pub struct Collector {
     http: SocketAddr,
     grpc: SocketAddr,
     tls: Option<Tls>,
+    /// Whether it takes profiles, too, which it does where its gate for that is open.
+    takes_profiles: bool,
     starts: usize,
     child: Option<Child>,
 }
@@ -80,11 +84,24 @@ impl Collector {
     /// # Panics
     /// When it does not start.
     pub fn start_with(tls: Option<Tls>) -> Self {
+        Self::started(tls, false)
+    }
+
+    /// Starts a Collector that takes profiles as well, without TLS.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_with_profiles() -> Self {
+        Self::started(None, true)
+    }
+
+    fn started(tls: Option<Tls>, takes_profiles: bool) -> Self {
         let mut collector = Self {
             folder: TempDir::with_prefix("ckb-probe-collector-").unwrap(),
             http: free(),
             grpc: free(),
             tls,
+            takes_profiles,
             starts: 0,
             child: None,
         };
@@ -136,6 +153,18 @@ impl Collector {
             self.file(self.starts).display(),
             self.metrics_file(self.starts).display(),
         );
+        let config = match self.takes_profiles {
+            true => {
+                config.replace(
+                    "exporters:\n",
+                    &format!(
+                        "exporters:\n  file/profiles: {{path: '{}', flush_interval: 50ms}}\n",
+                        self.profiles_file(self.starts).display()
+                    ),
+                ) + "    profiles: {receivers: [otlp], exporters: [file/profiles]}\n"
+            }
+            false => config,
+        };
         let path = self.folder.path().join("config.yaml");
         fs::write(&path, config).unwrap();
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
@@ -143,6 +172,10 @@ impl Collector {
         let child = Command::new(&program)
             .arg("--config")
             .arg(&path)
+            .args(
+                self.takes_profiles
+                    .then_some("--feature-gates=service.profilesSupport"),
+            )
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -201,6 +234,26 @@ impl Collector {
 
     fn metrics_file(&self, start: usize) -> PathBuf {
         self.folder.path().join(format!("metrics-{start}.json"))
+    }
+
+    fn profiles_file(&self, start: usize) -> PathBuf {
+        self.folder.path().join(format!("profiles-{start}.json"))
+    }
+
+    /// Stacks of profiles that it has written since it was started last, once there are some.
+    ///
+    /// # Panics
+    /// When there are none in time.
+    pub fn wait_for_profiles(&self) -> Vec<CollectedStack> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let stacks = profiles::read(&self.profiles_file(self.starts));
+            if !stacks.is_empty() {
+                return stacks;
+            }
+            assert!(Instant::now() < until, "no profile");
+            sleep(Duration::from_millis(50));
+        }
     }
 
     /// Points of metrics that it has written since it was started last, once there are so many.
@@ -271,11 +324,7 @@ pub fn built(name: &str, variable: &str) -> PathBuf {
     let script = fs::read_to_string(repository().join("scripts/lib.sh")).unwrap();
     let mut lines = script.lines().map(str::trim);
     let version = lines.find_map(|line| line.strip_prefix(&format!("{variable}=")));
-    let cache = std::env::var_os("CKB_PROBE_CACHE").map_or_else(
-        || Path::new(&std::env::var_os("HOME").unwrap()).join(".cache/ckb-probe"),
-        PathBuf::from,
-    );
-    cache.join(format!("{name}-{}", version.unwrap()))
+    crate::cache().join(format!("{name}-{}", version.unwrap()))
 }
 
 /// Spans of a file of JSON lines; a last line that is not whole is none yet.

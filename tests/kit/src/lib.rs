@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
+pub use collector::{CollectedPoint, CollectedSpan, CollectedStack, Collector, Tls};
 pub use container::Container;
 pub use cpu_limit::CpuLimit;
 pub use fixture::{Fixture, Folder};
@@ -56,6 +56,12 @@ pub const PREFLIGHT_CHECKS: [&str; 10] = [
 /// The repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where what takes long to build is kept between clones, as for scripts/lib.sh.
+pub fn cache() -> PathBuf {
+    let home = || Path::new(&std::env::var("HOME").unwrap_or_default()).join(".cache/ckb-probe");
+    std::env::var_os("CKB_PROBE_CACHE").map_or_else(home, PathBuf::from)
 }
 
 /// The folder with the compiled fixtures. What is older than its source is compiled first, but in a folder that

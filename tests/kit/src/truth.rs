@@ -12,8 +12,11 @@ use serde::Deserialize;
 use crate::fixtures;
 
 /// A plan that calls each function, no two equally often.
-pub const EVERY_FUNCTION: [&str; 28] = [
+pub const EVERY_FUNCTION: [&str; 32] = [
     "rocksdb_get_pinned_cf 20000 constant:1000",
+    "rocksdb_get_pinned 601 constant:1000",
+    "rocksdb_get 602 constant:1000",
+    "rocksdb_get_cf 603 constant:1000",
     "rocksdb_transaction_get_pinned_cf 5000 uniform:500..5000",
     "rocksdb_transaction_get_for_update_cf 700 uniform:500..5000",
     "rocksdb_transaction_put_cf 3000 uniform:500..3000",
@@ -24,6 +27,7 @@ pub const EVERY_FUNCTION: [&str; 28] = [
     "rocksdb_put_cf 78 constant:1000",
     "rocksdb_delete 55 constant:1000",
     "rocksdb_delete_cf 56 constant:1000",
+    "rocksdb_create_iterator 90 constant:1000",
     "rocksdb_create_iterator_cf 91 constant:1000",
     "rocksdb_transaction_create_iterator_cf 92 constant:1000",
     "rocksdb_multi_get_cf 33 constant:1000",

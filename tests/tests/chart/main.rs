@@ -68,6 +68,7 @@ fn an_upgrade_that_leaves_new_values_out_is_refused_before_anything_changes() {
         "agent.kernelFunctions",
         "agent.blockIo",
         "otlp",
+        "profiles.push.form",
         "alerts",
         "dashboards",
     ] {

@@ -223,3 +223,17 @@ fn agents_may_reach_whom_traces_go_to_and_nobody_else() {
         ])
     );
 }
+
+#[test]
+fn profiles_are_pushed_as_pyroscope_takes_them_unless_a_value_that_says_alpha_asks_for_otlp() {
+    let form = |values: &[&str]| {
+        let objects = rendered(values).unwrap();
+        environment(&objects, "PROFILES_PUSH_FORM").map(str::to_owned)
+    };
+    let url = "profiles.push.url=http://collector.observability:4318";
+    assert_eq!(form(&[]), None);
+    assert_eq!(form(&[url]).as_deref(), Some("pyroscope"));
+    let alpha = "profiles.push.form=otlp-alpha";
+    assert_eq!(form(&[url, alpha]).as_deref(), Some("otlp-alpha"));
+    rendered(&[url, "profiles.push.form=otlp"]).unwrap_err();
+}

@@ -82,7 +82,7 @@ impl Default for RocksDbProbe {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
 #[derive(IntoStaticStr, VariantArray)]
 pub enum Operation {
-    /// A read outside any transaction: `rocksdb_get_pinned_cf`.
+    /// A read outside any transaction: `rocksdb_get`, `rocksdb_get_cf`, `rocksdb_get_pinned`, `rocksdb_get_pinned_cf`.
     Get,
     /// A read inside a transaction: `rocksdb_transaction_get_pinned_cf`, `rocksdb_transaction_get_for_update_cf`.
     TxnGet,
@@ -98,7 +98,7 @@ pub enum Operation {
     Put,
     /// `rocksdb_delete`, `rocksdb_delete_cf`.
     Delete,
-    /// The creation of an iterator: `rocksdb_create_iterator_cf`, `rocksdb_transaction_create_iterator_cf`.
+    /// The creation of an iterator: `rocksdb_create_iterator`, `rocksdb_create_iterator_cf`, `rocksdb_transaction_create_iterator_cf`.
     IteratorNew,
     /// `rocksdb_multi_get_cf`.
     MultiGet,

@@ -51,7 +51,7 @@ pub struct CheckArguments {
     /// Also look at the process that runs an executable of this base name.
     #[arg(long, conflicts_with = "pid")]
     executable: Option<String>,
-    /// What is asked of the process: storage, latency, network, disk, flames, blocks or everything.
+    /// What is asked of the process: storage, latency, network, disk, flames, blocks, fiber, light-client or everything.
     #[arg(long, default_value = "storage", value_parser = preset)]
     preset: Preset,
     /// Count for so many seconds.

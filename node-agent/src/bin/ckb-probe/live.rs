@@ -50,7 +50,7 @@ pub struct LocalArguments {
     /// The process to measure, by the base name of its executable.
     #[arg(long, conflicts_with = "pid")]
     executable: Option<String>,
-    /// What is asked of it: storage, latency, network, disk, flames, blocks or everything.
+    /// What is asked of it: storage, latency, network, disk, flames, blocks, fiber, light-client or everything.
     #[arg(long, default_value = "storage", value_parser = preset)]
     preset: Preset,
     /// How long an interval is, 100ms at the least.

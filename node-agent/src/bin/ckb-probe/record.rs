@@ -45,7 +45,7 @@ pub struct RecordArguments {
     process: ProcessArguments,
     #[command(flatten)]
     tier: TierArgument,
-    /// What is asked: storage, latency, network, disk, flames, blocks or everything.
+    /// What is asked: storage, latency, network, disk, flames, blocks, fiber, light-client or everything.
     #[arg(long, default_value = "storage", value_parser = check::preset, conflicts_with = "probe")]
     preset: Preset,
     /// What is asked instead: a file of YAML or JSON with probes, as a CkbProbe has them under spec.probes.

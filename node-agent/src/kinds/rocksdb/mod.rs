@@ -16,7 +16,7 @@ use crate::{
     kernel::{
         FamilyArgument::{self, Argument1, Argument2},
         Payload::{
-            self, Argument3, Argument4, Arguments3And5, Arguments4And6, PointedToBy5,
+            self, Argument3, Argument4, Arguments3And5, Arguments4And6, PointedToBy4, PointedToBy5,
             ReturnedSlice, Unknown,
         },
     },
@@ -225,8 +225,20 @@ const fn internal(symbol: &'static str) -> Function {
 /// the value for a read; unknown where finding them would cost a walk through RocksDB's own structures.
 fn functions(operation: Operation) -> &'static [Function] {
     match operation {
+        // (db, options, key, key_length, error) -> slice
         // (db, options, column_family, key, key_length, error) -> slice
-        Operation::Get => const { &[function("rocksdb_get_pinned_cf", ReturnedSlice, Argument2)] },
+        // (db, options, key, key_length, *value_length, error) -> value
+        // (db, options, column_family, key, key_length, *value_length, error) -> value
+        Operation::Get => {
+            const {
+                &[
+                    function("rocksdb_get_pinned", ReturnedSlice, FamilyArgument::None),
+                    function("rocksdb_get_pinned_cf", ReturnedSlice, Argument2),
+                    function("rocksdb_get", PointedToBy4, FamilyArgument::None),
+                    function("rocksdb_get_cf", PointedToBy5, Argument2),
+                ]
+            }
+        }
         // (transaction, options, column_family, key, key_length, error) -> slice
         // (transaction, options, column_family, key, key_length, *value_length, exclusive, error) -> value
         Operation::TxnGet => {
@@ -298,6 +310,7 @@ fn functions(operation: Operation) -> &'static [Function] {
         Operation::IteratorNew => {
             const {
                 &[
+                    function("rocksdb_create_iterator", Unknown, FamilyArgument::None),
                     function("rocksdb_create_iterator_cf", Unknown, Argument2),
                     function("rocksdb_transaction_create_iterator_cf", Unknown, Argument2),
                 ]
@@ -353,7 +366,7 @@ mod tests {
                 assert!(seen.insert(function.symbol), "{} twice", function.symbol);
             }
         }
-        assert_eq!(seen.len(), 25);
+        assert_eq!(seen.len(), 29);
     }
 
     #[test]

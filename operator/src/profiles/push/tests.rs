@@ -1,4 +1,5 @@
 use std::{
+    collections::BTreeMap,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     sync::mpsc,
@@ -6,12 +7,20 @@ use std::{
 };
 
 use ckb_probe_profiles::{Frame, Profile, ProfileMode, Stack, pprof::Limits};
-use ckb_probe_testkit::window_of;
+use ckb_probe_testkit::{Collector, window_of};
 
 use super::*;
 
 /// Takes requests on loopback, and answers them with these codes, one after the other.
 fn server(codes: &'static [u16]) -> (String, mpsc::Receiver<(String, Vec<u8>)>) {
+    server_that_says(codes, "ok")
+}
+
+/// The same, with this below each code.
+fn server_that_says(
+    codes: &'static [u16],
+    said: &'static str,
+) -> (String, mpsc::Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/prefix/", listener.local_addr().unwrap());
     let (tell, told) = mpsc::channel();
@@ -19,8 +28,10 @@ fn server(codes: &'static [u16]) -> (String, mpsc::Receiver<(String, Vec<u8>)>) 
         for code in codes {
             let (mut stream, _) = listener.accept().unwrap();
             let request = request(&mut stream);
-            let answer =
-                format!("HTTP/1.1 {code} X\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
+            let answer = format!(
+                "HTTP/1.1 {code} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{said}",
+                said.len()
+            );
             stream.write_all(answer.as_bytes()).unwrap();
             if tell.send(request).is_err() {
                 return;
@@ -75,12 +86,16 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// Pushes so many profiles, until so many were pushed or dropped. Returns the metrics.
 fn pushing(url: &str, headers: &str, offered: usize, ended: u64) -> String {
+    pushing_as(Form::Pyroscope, url, headers, offered, ended)
+}
+
+fn pushing_as(form: Form, url: &str, headers: &str, offered: usize, ended: u64) -> String {
     let metrics = Metrics::new().unwrap();
-    let config = PushConfig::parse(url, headers).unwrap();
+    let config = PushConfig::parse(url, form, headers).unwrap();
     run(async {
         let (pusher, work) = Pusher::new(config, metrics.clone()).unwrap();
         for _ in 0..offered {
-            pusher.offer(Pushed::of("a", &spec()));
+            pusher.offer("a", spec());
         }
         let over = async {
             loop {
@@ -167,14 +182,108 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         "/ingest",
         "",
     ] {
-        let refused = PushConfig::parse(url, "");
+        let refused = PushConfig::parse(url, Form::default(), "");
         assert!(matches!(refused, Err(PushError::Url { .. })), "{url}");
     }
-    let error = PushConfig::parse("http://p", "a: b\n\nAuthorization Bearer secret\n").unwrap_err();
+    let error = PushConfig::parse(
+        "http://p",
+        Form::default(),
+        "a: b\n\nAuthorization Bearer secret\n",
+    )
+    .unwrap_err();
     assert_eq!(
         error.to_string(),
         "header 3 for pushing profiles is none: it is to be a line such as `X-Scope-OrgID: team-a`"
     );
-    let config = PushConfig::parse("http://p", "Authorization: Bearer secret").unwrap();
+    let config =
+        PushConfig::parse("http://p", Form::default(), "Authorization: Bearer secret").unwrap();
     assert!(!format!("{config:?}").contains("secret"));
+}
+
+#[test]
+fn what_a_receiver_of_otlp_did_not_take_is_dropped_as_refused() {
+    // One profile, since there was no room.
+    let (url, told) = server_that_says(&[200], "\n\x0b\x08\x01\x12\x07no room");
+    let metrics = pushing_as(Form::OtlpAlpha, &url, "X-Scope-OrgID: team-a", 1, 1);
+    assert!(metrics.contains("ckb_probe_profiles_push_dropped_total{reason=\"Refused\"} 1"));
+    let (head, body) = told.recv().unwrap();
+    let line = head.lines().next();
+    assert_eq!(line, Some("POST /prefix/v1development/profiles HTTP/1.1"));
+    let head = head.to_lowercase();
+    for wanted in [
+        "content-type: application/x-protobuf",
+        "content-encoding: gzip",
+        "x-scope-orgid: team-a",
+    ] {
+        assert!(head.contains(&format!("\r\n{wanted}")), "{head}");
+    }
+    assert_eq!(body[..2], [0x1f, 0x8b]);
+}
+
+#[test]
+fn what_a_receiver_of_otlp_took_is_pushed() {
+    let (url, _told) = server_that_says(&[503, 200], "");
+    let metrics = pushing_as(Form::OtlpAlpha, &url, "", 1, 1);
+    assert!(metrics.contains("ckb_probe_profiles_pushed_total 1"));
+}
+
+/// What a real Collector has written down of a stack: its functions with their files, the innermost first, its thread, and how much it weighs of
+/// each type.
+type Told = BTreeMap<(Vec<(String, String)>, String), BTreeMap<String, u64>>;
+
+#[test]
+fn a_real_collector_has_each_stack_with_each_of_its_weights() {
+    let mut profile = Profile::of(ProfileMode::Cpu);
+    let mut expected = Told::new();
+    for number in 0..500_u64 {
+        let (name, thread) = (
+            format!("function_{}", number % 37),
+            format!("GlobalRt-{}", number % 5),
+        );
+        let deepest = format!("leaf_{number}");
+        let frames = vec![
+            Frame::user("main", "ckb"),
+            Frame::user(&name, "ckb"),
+            Frame::user(&deepest, "libc.so.6"),
+        ];
+        let weights = [number + 1, (number + 1) * 10_101_010];
+        let innermost_first = frames.iter().rev();
+        let key = innermost_first.map(|frame| (frame.name.to_owned(), frame.module.to_owned()));
+        let types = ["samples".to_owned(), "cpu".to_owned()];
+        expected.insert(
+            (key.collect(), thread.clone()),
+            types.into_iter().zip(weights).collect(),
+        );
+        profile.stacks.add(&Stack {
+            frames,
+            thread: &thread,
+            target: "default/ckb-0/ckb",
+            weights: &weights,
+            ..Stack::default()
+        });
+    }
+    let spec = window_of("p", ProfileMode::Cpu, 7, 1_000, profile.to_pprof());
+    let collector = Collector::start_with_profiles();
+    let metrics = Metrics::new().unwrap();
+    let config = PushConfig::parse(&collector.http(), Form::OtlpAlpha, "").unwrap();
+    let written = run(async {
+        let (pusher, work) = Pusher::new(config, metrics.clone()).unwrap();
+        pusher.offer("a", spec);
+        let written = tokio::task::spawn_blocking(move || collector.wait_for_profiles());
+        tokio::select! {
+            () = work => unreachable!(),
+            written = written => written.unwrap(),
+        }
+    });
+    let told: Told = written
+        .into_iter()
+        .map(|one| {
+            assert_eq!(one.resource["ckb_probe.mode"], "Cpu");
+            assert_eq!(one.resource["k8s.namespace.name"], "a");
+            let thread = one.attributes["thread.name"].as_str().unwrap().to_owned();
+            ((one.frames, thread), one.values)
+        })
+        .collect();
+    assert_eq!(told.len(), 500);
+    assert_eq!(told, expected);
 }

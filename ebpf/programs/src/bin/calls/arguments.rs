@@ -15,7 +15,13 @@ pub fn are_known_at_entry(payload: u8) -> bool {
 /// Whether the size itself is known at entry.
 #[inline(always)]
 pub fn are_values(payload: u8) -> bool {
-    are_known_at_entry(payload) && payload != Payload::PointedToBy5 as u8
+    are_known_at_entry(payload) && !are_pointed_to(payload)
+}
+
+/// Whether an argument says where the size is once the call returns.
+#[inline(always)]
+fn are_pointed_to(payload: u8) -> bool {
+    payload >= Payload::PointedToBy5 as u8
 }
 
 /// The payload size where it is known at entry; for sizes known at return only, where to look then.
@@ -32,6 +38,8 @@ pub fn at_entry(context: &ProbeContext, stack: u64, payload: u8) -> u64 {
         argument(4).wrapping_add(seventh(context, stack))
     } else if payload == Payload::PointedToBy5 as u8 {
         argument(5)
+    } else if payload == Payload::PointedToBy4 as u8 {
+        argument(4)
     } else {
         0
     }
@@ -55,7 +63,7 @@ fn seventh(context: &ProbeContext, _: u64) -> u64 {
 #[inline(always)]
 pub fn at_return(registers: *const pt_regs, at_entry: u64, payload: u8) -> u64 {
     let returned = payload == Payload::ReturnedSlice as u8;
-    let pointed = payload == Payload::PointedToBy5 as u8;
+    let pointed = are_pointed_to(payload);
     if !returned && !pointed {
         return at_entry;
     }

@@ -47,9 +47,16 @@ pub(super) fn cover(all: &[Counted], symbols: &Symbols) -> Coverage {
         .filter(|function| found(function).is_none())
         .map(|function| function.symbol.to_string())
         .collect();
+    // One that has another function is measured.
+    let of_missing_rows: BTreeSet<String> = all
+        .iter()
+        .filter(missing)
+        .flat_map(|counted| &counted.functions)
+        .map(|function| function.symbol.to_string())
+        .collect();
     let missing_rows = rows(&missing);
     let sentence = [
-        missing_sentence(&missing_rows, &missing_symbols, symbols.stripped),
+        missing_sentence(&missing_rows, &of_missing_rows, symbols.stripped),
         stepped_sentence(&left_out, &rows(&stepped)),
     ];
     let lacks = [
