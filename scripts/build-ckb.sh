@@ -43,8 +43,7 @@ report_progress() {
 has_ckb() { [[ -x $CKB_DIR/bin/ckb ]]; }
 
 ! has_ckb || exit 0
-mapfile -t packages < <(missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config \
-  libclang-dev=/usr/lib/llvm-*/lib/libclang.so libssl-dev=/usr/include/openssl/ssl.h)
+mapfile -t packages < <(binding_packages && missing_packages libssl-dev=/usr/include/openssl/ssl.h)
 install_packages "${packages[@]}"
 provide "CKB $CKB: half an hour on two cores, most of it RocksDB" has_ckb "$CKB_DIR" build
 rm -rf "$TARGET_DIR"
