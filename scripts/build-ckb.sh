@@ -59,8 +59,7 @@ has_ckb() { [[ -x $CKB_DIR/bin/ckb ]]; }
 has_profiling() { [[ -x $CKB_DIR-profiling/bin/ckb && -e $CKB_DIR-profiling/bin/jeprof ]]; }
 
 if has_ckb && { [[ -z $PROFILING ]] || has_profiling; }; then exit 0; fi
-mapfile -t packages < <(missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config \
-  libclang-dev=/usr/lib/llvm-*/lib/libclang.so libssl-dev=/usr/include/openssl/ssl.h)
+mapfile -t packages < <(binding_packages && missing_packages libssl-dev=/usr/include/openssl/ssl.h)
 install_packages "${packages[@]}"
 provide "CKB $CKB: half an hour on two cores, most of it RocksDB" has_ckb "$CKB_DIR" build
 [[ -z $PROFILING ]] ||

@@ -189,6 +189,11 @@ install_chart() {
     --set agent.sysAdmin="$sys_admin" --set-string "agent.podAnnotations.build=$build" "$@" --wait --timeout 3m
 }
 
+# binding_packages: what lacks of what compiles RocksDB with its binding for Rust.
+binding_packages() {
+  missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config libclang-dev=/usr/lib/llvm-*/lib/libclang.so
+}
+
 # arm64_sysroot: where Rust's std for arm64 is, or is to be: that of the release of this machine's rustc-web.
 arm64_sysroot() {
   local version

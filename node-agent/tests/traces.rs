@@ -1,6 +1,8 @@
 //! `ckb-probe --otlp`: what takes a time arrives as spans at a real receiver. On this machine's kernel, as root.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
+#[path = "traces/import.rs"]
+mod import;
 #[path = "traces/jaeger.rs"]
 mod jaeger;
 
