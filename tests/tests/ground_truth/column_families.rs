@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::kinds::rocksdb::{Operation as Asked, RocksDbProbe};
+use ckb_probe_testkit::EVERY_FUNCTION;
 use ckb_probe_tests::{
     fixture::{FunctionTruth, GroundTruth},
     operations::ON_A_FAMILY,
@@ -10,8 +11,8 @@ use ckb_probe_tests::{
 };
 
 use crate::harness::{
-    EVERY_FUNCTION, Operation, attach, by_every_tier, bytes, count, everything, expect_durations,
-    lost, operation, operations, sum, these, truth,
+    Operation, attach, by_every_tier, bytes, count, everything, expect_durations, lost, operation,
+    operations, sum, these, truth,
 };
 
 /// Of one operation, whatever room there is besides.

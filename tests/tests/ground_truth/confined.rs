@@ -2,14 +2,14 @@
 
 use ckb_probe_agent::{host::Session, kernel::CalibratedTier};
 use ckb_probe_crds::{Reason, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_testkit::EVERY_FUNCTION;
 use ckb_probe_tests::{
     fixture::{GroundTruth, Truth},
     rows,
 };
 
 use crate::harness::{
-    EVERY_FUNCTION, attach, by_every_tier, count, coverage, everything, lost, operation,
-    operations, truth,
+    attach, by_every_tier, count, coverage, everything, lost, operation, operations, truth,
 };
 
 fn attach_warned(fixture: &GroundTruth, means: CalibratedTier) -> Session {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use ckb_probe_crds::kinds::rocksdb::Operation as Asked;
+use ckb_probe_testkit::EVERY_FUNCTION;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{
-    EVERY_FUNCTION, attach, by_every_tier, bytes, count, everything, lost, operation, operations,
-    these, truth,
+    attach, by_every_tier, bytes, count, everything, lost, operation, operations, these, truth,
 };
 
 #[test]

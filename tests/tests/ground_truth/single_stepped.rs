@@ -2,11 +2,11 @@
 //! the background work `rocksdb::FlushJob::Run`. On arm64 that is so of all of them, so none is left out for it.
 
 use ckb_probe_crds::{Lack, Reason, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_testkit::EVERY_FUNCTION;
 use ckb_probe_tests::fixture::GroundTruth;
 
 use crate::harness::{
-    EVERY_FUNCTION, attach, by_every_tier, count, coverage, everything, operation, operations,
-    truth,
+    attach, by_every_tier, count, coverage, everything, operation, operations, truth,
 };
 
 /// What others of its operation are measured instead of.

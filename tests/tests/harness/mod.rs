@@ -291,5 +291,3 @@ pub fn bytes(operation: &str, truth: &FunctionTruth) -> Option<u64> {
         _ => None,
     }
 }
-
-pub use ckb_probe_testkit::EVERY_FUNCTION;

@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_agent::host::Session;
 use ckb_probe_crds::{kinds::functions::FunctionsProbe, report::CUT};
-use ckb_probe_testkit::Fixture;
+use ckb_probe_testkit::{EVERY_FUNCTION, Fixture};
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::{
-    harness::EVERY_FUNCTION,
     usdt::{TRACED, VALID, told_parents},
     way::{in_every_way, lost, total},
 };

@@ -568,7 +568,7 @@ fn what_a_target_does_on_its_own_account_is_told_by_its_part_of_the_interval_and
     let merged = |count: u64, nanos: u64| {
         let mut report = row("Get", count, "119:1");
         let values = report.window.figures.distributions.get_mut("duration");
-        values.unwrap().sum = nanos.into();
+        values.unwrap().sum = nanos;
         MergedRow {
             summary: Summary::of(&report.total, &report.window, true),
             parts: BTreeMap::new(),

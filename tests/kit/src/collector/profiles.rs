@@ -56,7 +56,7 @@ fn of_request(request: &Value) -> Vec<CollectedStack> {
                         });
                         stacks.len() - 1
                     });
-                let [value] = &items(&sample["values"])[..] else {
+                let [value] = items(&sample["values"]) else {
                     panic!("one value: {sample}");
                 };
                 let value = text_of(value).parse().unwrap();
@@ -83,7 +83,7 @@ fn frames(tables: &Value, stack: &Value) -> Vec<(String, String)> {
     places
         .map(|place| {
             let location = row(tables, "locationTable", place);
-            let [line] = &items(&location["lines"])[..] else {
+            let [line] = items(&location["lines"]) else {
                 panic!("one line: {location}");
             };
             let function = row(tables, "functionTable", &line["functionIndex"]);
