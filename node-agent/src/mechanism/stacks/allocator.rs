@@ -66,6 +66,12 @@ pub enum NoAllocator {
     /// It says by itself what it allocates, in a way that cannot be read.
     #[error("the process says by itself what it allocates, and {0}")]
     Unreadable(Refusal),
+    /// It does so at too many places.
+    #[error(
+        "the process says by itself what it allocates and frees, at {0} places of its files, and no more than {PLACES} are attached to: it is not \
+         looked at, as a part would be told as all"
+    )]
+    Places(usize),
 }
 
 /// Where a process says by itself what it allocates and frees, if it does: probes of this provider, the names of the two, with what they are
@@ -85,6 +91,10 @@ const SAYS_FREED: Says = Says {
     // It is told nothing of that: the address is all there is.
     weight: 1,
 };
+
+/// At so many places at the most: one for each probe in an allocator, and more only where it was inlined. A target's notes may name as many as
+/// they like.
+const PLACES: usize = 64;
 
 /// A probe by which a process says what it does.
 #[derive(Clone, Copy)]
@@ -138,6 +148,9 @@ fn said(
         if places.is_empty() {
             return Ok(None);
         }
+    }
+    if places.len() > PLACES {
+        return Err(NoAllocator::Places(places.len()).into());
     }
     let (sites, said) = places.into_iter().unzip();
     let allocator = Allocator {
@@ -336,6 +349,11 @@ mod tests {
             missing: "f".into(),
             stripped: true,
         };
+        let places = NoAllocator::Places(65).to_string();
+        assert!(
+            places.contains("at 65 places of its files, and no more than 64"),
+            "{places}"
+        );
         assert_eq!(
             said.to_string(),
             "the process has no jemalloc 5.3 whose functions have names (f is not there), and its executable has no symbol table: what it \

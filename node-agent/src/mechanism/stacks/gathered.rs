@@ -344,7 +344,8 @@ impl Gathered {
         }
         let (count, sum) = self.seen.entry(key).or_default();
         *count += 1;
-        *sum += weight;
+        // A process that says by itself what it allocates may say anything.
+        *sum = sum.saturating_add(weight);
     }
 
     /// What stands for stacks that there is no room for.
@@ -358,14 +359,16 @@ impl Gathered {
 
     /// All that was counted.
     pub(super) fn sum(&self) -> u64 {
-        self.seen.values().map(|(_, sum)| sum).sum()
+        let sums = self.seen.values().map(|(_, sum)| *sum);
+        sums.fold(0, u64::saturating_add)
     }
 
     /// The same of what was allocated, and of what was freed.
     pub(super) fn sums(&self) -> [u64; 2] {
         let mut sums = [0; 2];
         for (key, (_, sum)) in &self.seen {
-            sums[usize::from(key.frees)] += sum;
+            let side = &mut sums[usize::from(key.frees)];
+            *side = side.saturating_add(*sum);
         }
         sums
     }
