@@ -118,7 +118,7 @@ impl<'a> Writer<'a> {
             .collect()
     }
 
-    /// The function that ran first, as pprof has it.
+    /// The innermost function first, as pprof has it.
     fn stack(&mut self, stack: &Stack<'a>) -> i32 {
         let frames = stack.frames.iter().rev();
         let places = frames.map(|frame| after_nothing(self.frames.insert_full(*frame).0));

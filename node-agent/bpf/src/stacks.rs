@@ -171,6 +171,12 @@ pub struct Allocator {
 }
 
 impl Allocator {
+    /// Whether the process says by itself what it frees; None where it does not even say what it allocates.
+    pub fn says_what_it_frees(&self) -> Option<bool> {
+        let frees = |site: &Site| u32::from(site.slot) == allocations::SAYS_FREED;
+        (!self.said.is_empty()).then(|| self.sites.iter().any(frees))
+    }
+
     /// Of the maps that are for what a process says by itself, how many entries they have.
     fn sizes(&self) -> [(&'static str, u32); 2] {
         let remembered = if self.said.is_empty() {

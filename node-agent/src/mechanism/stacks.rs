@@ -159,8 +159,8 @@ pub struct StackSampler {
     cost: Duration,
     /// What each time costs that it is met, beside what the program itself takes.
     each: Duration,
-    /// The process says by itself what it allocates.
-    said: bool,
+    /// The process says by itself what it allocates, and whether it also says what it frees.
+    said: Option<bool>,
 }
 
 impl StackSampler {
@@ -216,7 +216,7 @@ impl StackSampler {
             turned: cpu_time(process).unwrap_or_default(),
             cost: Duration::ZERO,
             each,
-            said: allocator.is_some_and(|allocator| !allocator.said.is_empty()),
+            said: allocator.and_then(|allocator| allocator.says_what_it_frees()),
         })
     }
 
@@ -419,17 +419,23 @@ impl StackSampler {
                     None => taken.allocated[side] as f64,
                     Some(factor) => seen[side] as f64 * factor,
                 };
-                let each = |side: usize| all(side) / seen[side].max(1) as f64;
-                let [bytes, freed] = [0, 1].map(|side| all(side) as u64);
+                let known = match self.said {
+                    Some(frees) => [true, frees && of_pauses.is_none()],
+                    None => [true; 2],
+                };
+                let each = |side: usize| match known[side] {
+                    true => all(side) / seen[side].max(1) as f64,
+                    false => 0.0,
+                };
                 allocated = Some(Allocated {
-                    bytes,
-                    freed,
+                    bytes: all(0) as u64,
+                    freed: known[1].then(|| all(1) as u64),
                     in_step: self.allocations.in_step(),
-                    said: self.said,
+                    said: self.said.is_some(),
                 });
                 let each = Each::Allocated {
                     bytes: [each(0), each(1)],
-                    said: self.said,
+                    said: self.said.is_some(),
                 };
                 (rate, each)
             }

@@ -86,8 +86,12 @@ async fn waited(scene: &Scene<'_>, pod: &str) -> Result<Contention> {
     told.ok_or_else(|| Failure::missing("what the container waited for"))
 }
 
-/// Whether the kernel has an account of what the process's own cgroup of version 2 waited for: in none but the root's there is no such thing.
+/// Whether the kernel has an account of what the process's own cgroup of version 2 waited for, and the container sees it, by whose eyes agents look: where
+/// a node has the controllers in version 1, runtimes mount none of version 2 in containers.
 fn accounts_for_pressure(process: Process) -> Result<bool> {
+    if !process.proc("mountinfo")?.contains(" - cgroup2 ") {
+        return Ok(false);
+    }
     let cgroups = process.proc("cgroup")?;
     let own = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
     let Some(own) = own.filter(|path| *path != "/") else {

@@ -306,11 +306,14 @@ fn balance(allocated: &Allocated, taken: u64) -> String {
         in_step,
         ..
     } = *allocated;
-    let held = (bytes as f64 - freed as f64) / 1e6;
-    let mut lines = format!(
-        "freed meanwhile: {:.1} MB, so {held:+.1} MB are held by whoever allocated them\n",
-        freed as f64 / 1e6
-    );
+    let mut lines = match freed {
+        Some(freed) => format!(
+            "freed meanwhile: {:.1} MB, so {:+.1} MB are held by whoever allocated them\n",
+            freed as f64 / 1e6,
+            (bytes as f64 - freed as f64) / 1e6
+        ),
+        None => "what was freed meanwhile is not known: the process does not say it, or was looked at in slices\n".to_owned(),
+    };
     if in_step * 2 > taken {
         lines.push_str(&format!(
             "{:.0} % of the stacks came in step with the allocator, to the byte as the one before: callers that take turns with those that \

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ckb_probe_symbols::elf::UsdtSite;
+use ckb_probe_symbols::elf::{SiteError, UsdtSite};
 
 use super::{Call, StacksError};
 use crate::{
@@ -53,8 +53,8 @@ const FUNCTIONS: [[(SymbolName, u32); 4]; 2] = [
 pub enum NoAllocator {
     /// It has another, or one without names.
     #[error(
-        "the process has no jemalloc 5.3 whose functions have names ({missing} is not there){}: what it allocates is not seen; memory that it \
-         touches is, by the mode Memory",
+        "the process has no jemalloc 5.3 whose functions have names ({missing} is not there){}, nor the USDT probe otel_memory:alloc: what it \
+         allocates is not seen; memory that it touches is, by the mode Memory",
         if *.stripped { ", and its executable has no symbol table" } else { "" }
     )]
     NotThere {
@@ -66,12 +66,18 @@ pub enum NoAllocator {
     /// It says by itself what it allocates, in a way that cannot be read.
     #[error("the process says by itself what it allocates, and {0}")]
     Unreadable(Refusal),
+    /// There is no attaching to where it does so.
+    #[error(
+        "the process says by itself what it allocates, and its probe otel_memory:{0} cannot be attached to: {1}"
+    )]
+    Refused(String, SiteError),
     /// It does so at too many places.
     #[error(
-        "the process says by itself what it allocates and frees, at {0} places of its files, and no more than {PLACES} are attached to: it is not \
-         looked at, as a part would be told as all"
+        "the process says by itself what it allocates and frees, at more than {most} places of its files, which is as many as are attached to: it is \
+         not looked at, as a part would be told as all",
+        most = PLACES
     )]
-    Places(usize),
+    Places,
 }
 
 /// Where a process says by itself what it allocates and frees, if it does: probes of this provider, the names of the two, with what they are
@@ -133,24 +139,40 @@ impl Says {
     }
 }
 
-/// Where a process says by itself what it allocates; None where it does not.
+/// Where a process says by itself what it allocates; None where it does not, or its files have no notes that can be read.
 fn said(
     process: ProcessId,
     means: &CalibratedTier,
 ) -> Result<Option<(Allocator, u64)>, StacksError> {
-    let files = find_usdt(process, &UsdtCache::default())?;
-    let mut places = Vec::new();
-    for says in [SAYS_ALLOCATED, SAYS_FREED] {
-        for file in &files {
-            places.extend(says.places(file).map_err(NoAllocator::Unreadable)?);
-        }
-        // One that says nothing of what it allocates says nothing.
-        if places.is_empty() {
+    let files = match find_usdt(process, &UsdtCache::default()) {
+        Ok(files) => files,
+        Err(error) => {
+            tracing::debug!(%error, "what it allocates is not looked for among its USDT probes");
             return Ok(None);
         }
+    };
+    let mut places = Vec::new();
+    for file in &files {
+        let mut refused = file.probes.refused.iter();
+        if let Some(refused) = refused.find(|site| site.provider == PROVIDER) {
+            return Err(NoAllocator::Refused(refused.name.clone(), refused.why).into());
+        }
+        let mut known = BTreeSet::new();
+        for says in [SAYS_ALLOCATED, SAYS_FREED] {
+            for (site, operands) in says.places(file).map_err(NoAllocator::Unreadable)? {
+                // One place that several notes tell of is met once.
+                if known.insert((site.offset, site.slot)) {
+                    places.push((site, operands));
+                }
+                if places.len() > PLACES {
+                    return Err(NoAllocator::Places.into());
+                }
+            }
+        }
     }
-    if places.len() > PLACES {
-        return Err(NoAllocator::Places(places.len()).into());
+    let allocates = |(site, _): &(Site, _)| u32::from(site.slot) == SAYS_ALLOCATED.role;
+    if !places.iter().any(allocates) {
+        return Ok(None);
     }
     let (sites, said) = places.into_iter().unzip();
     let allocator = Allocator {
@@ -349,15 +371,15 @@ mod tests {
             missing: "f".into(),
             stripped: true,
         };
-        let places = NoAllocator::Places(65).to_string();
+        let places = NoAllocator::Places.to_string();
         assert!(
-            places.contains("at 65 places of its files, and no more than 64"),
+            places.contains("at more than 64 places of its files"),
             "{places}"
         );
         assert_eq!(
             said.to_string(),
-            "the process has no jemalloc 5.3 whose functions have names (f is not there), and its executable has no symbol table: what it \
-             allocates is not seen; memory that it touches is, by the mode Memory"
+            "the process has no jemalloc 5.3 whose functions have names (f is not there), and its executable has no symbol table, nor the USDT probe \
+             otel_memory:alloc: what it allocates is not seen; memory that it touches is, by the mode Memory"
         );
     }
 }

@@ -174,8 +174,9 @@ pub struct Profile {
 pub struct Allocated {
     /// Bytes that were allocated.
     pub bytes: u64,
-    /// Bytes that were freed.
-    pub freed: u64,
+    /// Bytes that were freed; None: that is not known. Of a process that says itself what it allocates, it is known of those that were said while it
+    /// was looked, so not where that was in slices; nor where it does not say what it frees.
+    pub freed: Option<u64>,
     /// How many samples came in step with the allocator: to the byte as the one before on their thread did, with the same stack.
     pub in_step: u64,
     /// The process has said so itself.

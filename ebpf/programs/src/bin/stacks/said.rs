@@ -3,7 +3,7 @@
 
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap},
+    maps::{Array, LruHashMap},
     programs::ProbeContext,
 };
 use ckb_probe_common::{
@@ -18,9 +18,10 @@ use crate::allocations::{count, sample};
 #[map]
 static OPERANDS: Array<[Operand; 2]> = Array::with_max_entries(1, 0);
 
-/// What was said to be allocated, and not to be freed, by its address: for how many bytes it stands. The loader says how many.
+/// What was said to be allocated, and not to be freed, by its address: for how many bytes it stands. Of more than there is room for, the oldest are
+/// forgotten: of these it is not known what is freed. The loader says how many.
 #[map]
-static SAID: HashMap<u64, u64> = HashMap::with_max_entries(1, 0);
+static SAID: LruHashMap<u64, u64> = LruHashMap::with_max_entries(1, 0);
 
 /// It has allocated.
 #[inline(always)]
@@ -36,10 +37,8 @@ pub fn allocated(order: &Order, pace: *mut Pace, context: &ProbeContext, place: 
         lose(pace);
         return;
     }
-    // Where there is no room, nobody will know what is freed.
-    if SAID.insert(&address, &bytes, 0).is_err() {
-        lose(pace);
-    }
+    // Where that fails, it is forgotten at once.
+    let _ = SAID.insert(&address, &bytes, 0);
     count(0, bytes);
     // SAFETY: a map's value.
     unsafe { sample(order, pace, bytes, allocations::TOLD_ALONE, 0) };
