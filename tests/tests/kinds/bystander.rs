@@ -275,8 +275,8 @@ fn each_probe_elsewhere_costs_others_no_more_than_the_first() {
     println!(
         "{free:.1} ns, {alone:.1} with one probe, {beside_one:.1} and {beside_five:.1} beside others elsewhere, {twice:.1} with two"
     );
-    let (own, more) = (alone - free, beside_one - alone);
-    assert!(more > 0.05 * own, "a probe elsewhere costs {more:.1} ns");
+    // Nothing where the kernel finds its probes by their addresses.
+    let (own, more) = (alone - free, (beside_one - alone).max(0.0));
     // As the agent charges for it, of five others and of six.
     assert!(beside_five - free <= 1.02 * (own + 5.0 * more));
     assert!(twice - free <= 1.02 * 2.0 * (own + 6.0 * more));
