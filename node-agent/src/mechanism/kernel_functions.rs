@@ -148,7 +148,8 @@ impl KernelFunctionsConfig {
         let Trial(tried) = registry.tried(tier, &names, |names| {
             let trial = Trial::of(tier, names)?;
             if let Some(all) = bystanders {
-                registry.charge(trial.calls() as f64 * cost.miss.as_secs_f64(), all);
+                let (_, miss) = cost.beside(registry.sharing());
+                registry.charge(trial.calls() as f64 * miss.as_secs_f64(), all);
             }
             Ok::<_, AttachError>(trial)
         })?;

@@ -215,6 +215,11 @@ impl KernelRegistry {
         self.sharing.fetch_add(1, Ordering::Relaxed);
         NodeShare(Arc::clone(&self.sharing))
     }
+
+    /// How many share it: so many processes have functions of the kernel probed.
+    pub(super) fn sharing(&self) -> usize {
+        self.sharing.load(Ordering::Relaxed)
+    }
 }
 
 /// What these hold is right at any time.
