@@ -263,6 +263,18 @@ fn a_process_that_says_what_it_allocates_is_told_by_what_it_says() {
 }
 
 #[test]
+fn of_a_process_that_does_not_say_what_it_frees_that_is_not_known() {
+    let mut fixture = Fixture::named("says-only-allocated", &[]);
+    assert_eq!(fixture.answer(), "ready");
+    let (_, profile, summary) = watched(&mut fixture, |fixture| fixture.tell("work 1000"));
+    assert_contains(
+        &summary,
+        "what was freed meanwhile is not known: the process does not say it",
+    );
+    assert!(by_caller(&profile).values().all(|[_, freed]| *freed == 0));
+}
+
+#[test]
 fn a_process_with_another_allocator_is_refused_and_told_why() {
     let (_folder, fixture) = Fixture::made(|folder: &Folder| folder.compile_optimised("stacks"));
     let said = refusal(fixture.pid(), &words("profile --mode allocations"));
