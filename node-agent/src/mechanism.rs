@@ -307,8 +307,8 @@ pub struct SharedTrap {
 /// What is foreseen of a mechanism's groups before any of them was attached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Foreseen {
-    /// How often a second each of them is hit, on the wall, in the order of the groups; empty where nobody knows.
-    pub rates: Vec<f64>,
+    /// How often a second each of them is hit, on the wall, in the order of the groups: None where nobody knows, as of all that are beyond the last.
+    pub rates: Vec<Option<f64>>,
     /// How long they take to come and go.
     pub edge: Duration,
 }

@@ -133,7 +133,7 @@ pub struct Tried {
     pub admitted: bool,
     /// How many calls of it there were meanwhile, by whomever.
     pub calls: u64,
-    /// From before it was attached until it was gone.
+    /// From before it was attached until it was gone; nothing of one that the kernel does not let be probed.
     pub lasted: Duration,
 }
 
@@ -180,8 +180,13 @@ impl Trial {
         while let Some(range) = left.pop() {
             let (some, began) = (&slotted[range.clone()], Instant::now());
             match programs.link(some, Group::First) {
-                // Until they are gone, they are run.
-                Ok(links) => drop(links),
+                // Where it refuses one, nothing is counted: returns are attached first, and are refused as entries are.
+                Ok(links) => {
+                    // Until they are gone, they are run.
+                    drop(links);
+                    let lasted = began.elapsed();
+                    tried[range].iter_mut().for_each(|one| one.lasted = lasted);
+                }
                 Err(source) if !is_about_functions(&source) => return Err(error(some, source)),
                 Err(_) if range.len() > 1 => {
                     let middle = range.start + range.len() / 2;
@@ -189,8 +194,6 @@ impl Trial {
                 }
                 Err(_) => tried[range.start].admitted = false,
             }
-            let lasted = began.elapsed();
-            tried[range].iter_mut().for_each(|one| one.lasted += lasted);
         }
         // Where it cannot be read, nobody knows.
         let met = maps.met().unwrap_or_default();

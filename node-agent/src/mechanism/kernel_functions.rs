@@ -182,7 +182,7 @@ impl KernelFunctionsConfig {
             first: context.first,
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
-            foreseen: foreseen(functions.iter().filter_map(|name| tried.get(name))),
+            foreseen: foreseen(&functions, &tried),
             cost,
             one_by_one: tier.detaches_one_by_one(),
             bystanders,
@@ -212,13 +212,15 @@ impl KernelFunctionsConfig {
     }
 }
 
-/// As they were called while they were tried, by whomever. Each call is taken for one that is recorded, which costs more than others do; and
-/// what they cost while they came and went is what they will cost then.
-fn foreseen<'a>(tried: impl Iterator<Item = &'a Tried> + Clone) -> Foreseen {
+/// As they were called while they were tried, by whomever: nothing of one of which that is not known. Each call is taken for one that is recorded,
+/// which costs more than others do; and what they cost while they came and went is what they will cost then.
+fn foreseen(functions: &BTreeSet<String>, tried: &BTreeMap<String, Tried>) -> Foreseen {
     let rate = |tried: &Tried| tried.calls as f64 / tried.lasted.as_secs_f64().max(1e-6);
+    let tried = || functions.iter().map(|name| tried.get(name));
+    let lasted = tried().flatten().map(|tried| tried.lasted);
     Foreseen {
-        rates: tried.clone().map(rate).collect(),
-        edge: tried.map(|tried| tried.lasted).max().unwrap_or_default(),
+        edge: lasted.max().unwrap_or_default(),
+        rates: tried().map(|tried| tried.map(rate)).collect(),
     }
 }
 

@@ -84,9 +84,9 @@ impl Libraries {
         Self(all)
     }
 
-    /// A file of which the process has another of the same path by now, or that was written to since.
-    pub fn changed_in(&self, now: &Self) -> Option<(&Path, Change)> {
-        self.0.iter().find_map(|(path, then)| {
+    /// Files of which the process has others of the same paths by now, and those that were written to since.
+    pub fn changes(&self, now: &Self) -> impl Iterator<Item = (&Path, Change)> {
+        self.0.iter().filter_map(move |(path, then)| {
             let now = now.0.get(path)?;
             let times = then.written.zip(now.written);
             let change = match times {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(before.0.len(), 2);
         let replaced = |now: &[&str]| {
             let now = read(now);
-            let changed = before.changed_in(&now);
+            let changed = before.changes(&now).next();
             changed.map(|(path, change)| (path.to_path_buf(), change))
         };
         let path = Some((PathBuf::from("/lib/a plug-in.so"), Change::Replaced));
@@ -152,7 +152,10 @@ mod tests {
         assert_eq!(replaced(&[own, gone, new]), path);
         assert_eq!(replaced(&[else_where]), path);
         // What was not there was not replaced.
-        assert_eq!(read(&[own]).changed_in(&before), None);
+        assert_eq!(read(&[own]).changes(&before).next(), None);
+        // Each is told.
+        let other = "00400000-00401000 r-xp 00000000 fe:00 80      /bin/own";
+        assert_eq!(before.changes(&read(&[other, new])).count(), 2);
     }
 
     #[test]
@@ -170,11 +173,11 @@ mod tests {
         };
         let before = file(Some((10, 7, 7)));
         let written = Some((path, Change::Written));
-        assert_eq!(before.changed_in(&file(Some((10, 7, 7)))), None);
-        assert_eq!(before.changed_in(&file(Some((11, 7, 7)))), written);
-        assert_eq!(before.changed_in(&file(Some((10, 8, 7)))), written);
-        assert_eq!(before.changed_in(&file(Some((10, 7, 8)))), written);
-        assert_eq!(before.changed_in(&file(None)), None);
-        assert_eq!(file(None).changed_in(&before), None);
+        assert_eq!(before.changes(&file(Some((10, 7, 7)))).next(), None);
+        assert_eq!(before.changes(&file(Some((11, 7, 7)))).next(), written);
+        assert_eq!(before.changes(&file(Some((10, 8, 7)))).next(), written);
+        assert_eq!(before.changes(&file(Some((10, 7, 8)))).next(), written);
+        assert_eq!(before.changes(&file(None)).next(), None);
+        assert_eq!(file(None).changes(&before).next(), None);
     }
 }

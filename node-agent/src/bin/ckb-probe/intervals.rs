@@ -146,6 +146,13 @@ impl Intervals {
         self.tells_drains = true;
     }
 
+    /// There will be no other interval, for this. The session is finished by it, once, whatever was waited for meanwhile.
+    fn ends_by(&mut self, over: Over, session: &mut Session) {
+        if self.over.replace(over).is_none() {
+            session.finish();
+        }
+    }
+
     /// Waits until the interval is over, or all is. Whoever stops waiting may wait again.
     pub async fn next(&mut self, session: &mut Session) -> Result<Waited, CliError> {
         loop {
@@ -182,9 +189,8 @@ impl Intervals {
             let now = Instant::now();
             let is_up = || self.end.is_some_and(|end| now >= end);
             let over = over.or_else(|| is_up().then_some(Over::TimeUp));
-            self.over = over;
-            if over.is_some() {
-                session.finish();
+            if let Some(over) = over {
+                self.ends_by(over, session);
             }
             let is_whole = now >= self.next;
             if is_whole {
@@ -224,7 +230,12 @@ impl Intervals {
                     continue;
                 }
                 asked = self.ends.suspensions.next() => {
-                    asked.take(Some(session))?;
+                    // Whatever is over would be attached again to go on, for no more than what is left to say.
+                    if self.over.is_some() {
+                        asked.refuse();
+                    } else {
+                        asked.take(Some(session))?;
+                    }
                     continue;
                 }
                 woken = step => {
@@ -237,7 +248,7 @@ impl Intervals {
                     return Ok(None);
                 }
             };
-            self.over = Some(told);
+            self.ends_by(told, session);
             // Whoever says so twice does not want to wait.
             let wait = if last.is_some() { Duration::ZERO } else { LAST };
             last = Some(Instant::now() + wait);

@@ -77,14 +77,26 @@ impl Suspension {
     /// said.
     pub fn take(self, session: Option<&mut Session>) -> Result<bool, CliError> {
         let is_stopped = is_resumable() && stop(session)?;
-        if !is_stopped && !self.is_silent {
+        match is_stopped {
+            true => self.answer(),
+            false => self.refuse(),
+        }
+        Ok(is_stopped)
+    }
+
+    /// Goes on as if it were not asked for, which is said.
+    pub fn refuse(self) {
+        if !self.is_silent {
             refused();
         }
+        self.answer();
+    }
+
+    fn answer(self) {
         if let Some(over) = self.over {
             // Who asked may be gone.
             over.send(()).unwrap_or_default();
         }
-        Ok(is_stopped)
     }
 }
 

@@ -1,11 +1,15 @@
 //! Whether a process runs what was attached to: it may execute another file, or close a library and open another that has taken its path, or the
 //! same in which there is something else by now.
 
+mod rests;
+
 use std::{
-    fmt,
-    path::PathBuf,
+    fmt, mem,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
+
+use rests::Rests;
 
 use super::super::workers::{Errand, Outcome};
 use crate::{
@@ -55,6 +59,8 @@ pub(super) struct Renewals {
     look: Option<Errand<(Libraries, Duration)>>,
     /// Not before.
     next: Option<Instant>,
+    /// Those that were written to.
+    rests: Rests,
 }
 
 /// What is done elsewhere: whoever reads what a process has mapped may have to wait for it.
@@ -69,6 +75,7 @@ impl Renewals {
             // What is under way may have looked before.
             look: None,
             next: Some(now + LEAST),
+            rests: mem::take(&mut self.rests),
         };
     }
 
@@ -108,13 +115,21 @@ impl Renewals {
             Some(Outcome::Done((found, took))) => {
                 self.look = None;
                 self.next = Some(now + LEAST.max(took * REST));
-                let (path, change) = mapped.changed_in(&found)?;
-                let path = path.to_path_buf();
-                Some(match change {
-                    Change::Replaced => Renewal::Library(path),
-                    Change::Written => Renewal::Written(path),
-                })
+                self.of_files(mapped, &found, now)
             }
         }
+    }
+
+    /// Where files were only written to, not before one of them was [left alone](Rests) for long enough.
+    fn of_files(&mut self, then: &Libraries, found: &Libraries, now: Instant) -> Option<Renewal> {
+        let mut written: Vec<&Path> = Vec::new();
+        for (path, change) in then.changes(found) {
+            match change {
+                Change::Replaced => return Some(Renewal::Library(path.to_path_buf())),
+                Change::Written => written.push(path),
+            }
+        }
+        let path = self.rests.over(&written, now)?;
+        Some(Renewal::Written(path.to_path_buf()))
     }
 }

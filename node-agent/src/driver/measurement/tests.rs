@@ -411,7 +411,7 @@ fn what_is_foreseen_to_be_busy_is_attached_in_slices_from_the_beginning_on() {
     let of = |rate| Trial {
         node_share: Some(0.01),
         foreseen: Foreseen {
-            rates: vec![rate, 10.0],
+            rates: vec![Some(rate), Some(10.0)],
             edge: Duration::from_millis(20),
         },
         ..Trial::new(0, &[Some(1_000), Some(1_000)])

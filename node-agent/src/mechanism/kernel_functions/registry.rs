@@ -204,10 +204,14 @@ impl KernelRegistry {
         let trials = &mut known.trials[place].1;
         let now = Instant::now();
         let untried = trials.untried(functions, now);
+        // What is learnt may take the place of all that is known.
+        let Trial(mut all) = trials.known(functions, now);
         if !untried.is_empty() {
-            trials.learn(try_all(&untried)?, now);
+            let trial = try_all(&untried)?;
+            all.extend(trial.0.clone());
+            trials.learn(trial, now);
         }
-        Ok(trials.known(functions, now))
+        Ok(Trial(all))
     }
 
     /// One more who shares what others may pay.
@@ -398,6 +402,23 @@ mod tests {
         assert_eq!(trials.0.len(), NAMES);
         trials.learn(trial(&["one more"]), now);
         assert_eq!(trials.0.len(), 1);
+    }
+
+    #[test]
+    fn what_is_asked_is_known_where_all_that_was_known_is_forgotten_for_it() {
+        let registry = KernelRegistry::default();
+        let ask = |names: &[&str]| {
+            let functions = names.iter().copied().collect();
+            let try_all = |untried: &[&str]| Ok::<_, Infallible>(trial(untried));
+            registry.tried(KernelTier::Multi, &functions, try_all)
+        };
+        let before = ["odd", "vfs_read"];
+        assert_eq!(ask(&before), Ok(trial(&before)));
+        let more: Vec<String> = (0..NAMES).map(|number| number.to_string()).collect();
+        let more = more.iter().map(String::as_str);
+        let all: Vec<&str> = more.chain(before).collect();
+        assert_eq!(ask(&all), Ok(trial(&all)));
+        assert_eq!(registry.known().trials[0].1.0.len(), NAMES);
     }
 
     #[test]

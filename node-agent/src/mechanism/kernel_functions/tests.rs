@@ -162,3 +162,26 @@ fn only_what_the_installation_admits_is_chosen_and_the_rest_is_named() {
     let chosen = ask(9).choose_of(found, None).unwrap();
     assert_eq!((chosen.functions.len(), chosen.unadmitted.len()), (3, 0));
 }
+
+#[test]
+fn what_is_not_known_of_a_function_is_not_foreseen_and_shifts_no_other() {
+    let tried = |calls, milliseconds| Tried {
+        admitted: true,
+        calls,
+        lasted: Duration::from_millis(milliseconds),
+    };
+    let known = BTreeMap::from([
+        ("unasked".to_string(), tried(7, 1_000)),
+        ("vfs_read".to_string(), tried(50, 250)),
+        ("vfs_write".to_string(), tried(3, 500)),
+    ]);
+    let seen = foreseen(&names(&["vfs_open", "vfs_read", "vfs_write"]), &known);
+    let expected = Foreseen {
+        rates: vec![None, Some(200.0), Some(6.0)],
+        edge: Duration::from_millis(500),
+    };
+    assert_eq!(seen, expected);
+    // The same as where nothing is foreseen of anything.
+    let seen = foreseen(&names(&["vfs_open"]), &known);
+    assert_eq!((&seen.rates[..], seen.edge), (&[None][..], Duration::ZERO));
+}

@@ -33,7 +33,7 @@ impl Ahead {
             let foreseen = one.mechanism.foreseen();
             edge = edge.max(foreseen.edge);
             rates.resize(one.first.index(), None);
-            rates.extend(foreseen.rates.into_iter().map(Some));
+            rates.extend(foreseen.rates);
             costs.resize(one.first.index(), None);
             costs.extend_from_slice(one.mechanism.costs());
         }
