@@ -135,6 +135,8 @@ pub struct Tried {
     pub calls: u64,
     /// From before it was attached until it was gone; nothing of one that the kernel does not let be probed.
     pub lasted: Duration,
+    /// For how long it was attached for each that came and went: of that, where the kernel waits after each, its own part.
+    pub edge: Duration,
 }
 
 impl Trial {
@@ -171,6 +173,7 @@ impl Trial {
             admitted: true,
             calls: 0,
             lasted: Duration::ZERO,
+            edge: Duration::ZERO,
         };
         let mut tried = vec![untried; names.len()];
         let mut left = Vec::from([std::ops::Range {
@@ -185,7 +188,13 @@ impl Trial {
                     // Until they are gone, they are run.
                     drop(links);
                     let lasted = began.elapsed();
-                    tried[range].iter_mut().for_each(|one| one.lasted = lasted);
+                    let edge = match tier.detaches_one_by_one() {
+                        true => lasted / range.len().max(1) as u32,
+                        false => lasted,
+                    };
+                    for one in &mut tried[range] {
+                        (one.lasted, one.edge) = (lasted, edge);
+                    }
                 }
                 Err(source) if !is_about_functions(&source) => return Err(error(some, source)),
                 Err(_) if range.len() > 1 => {

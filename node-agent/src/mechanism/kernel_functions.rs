@@ -182,7 +182,7 @@ impl KernelFunctionsConfig {
             first: context.first,
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
-            foreseen: foreseen(&functions, &tried),
+            foreseen: foreseen(&functions, &tried, tier.detaches_one_by_one()),
             cost,
             one_by_one: tier.detaches_one_by_one(),
             bystanders,
@@ -213,13 +213,20 @@ impl KernelFunctionsConfig {
 }
 
 /// As they were called while they were tried, by whomever: nothing of one of which that is not known. Each call is taken for one that is recorded,
-/// which costs more than others do; and what they cost while they came and went is what they will cost then.
-fn foreseen(functions: &BTreeSet<String>, tried: &BTreeMap<String, Tried>) -> Foreseen {
+/// which costs more than others do; and for as long as they came and went they will: `one_by_one`, where the kernel waits after each.
+fn foreseen(
+    functions: &BTreeSet<String>,
+    tried: &BTreeMap<String, Tried>,
+    one_by_one: bool,
+) -> Foreseen {
     let rate = |tried: &Tried| tried.calls as f64 / tried.lasted.as_secs_f64().max(1e-6);
     let tried = || functions.iter().map(|name| tried.get(name));
-    let lasted = tried().flatten().map(|tried| tried.lasted);
+    let edges = tried().flatten().map(|tried| tried.edge);
     Foreseen {
-        edge: lasted.max().unwrap_or_default(),
+        edge: match one_by_one {
+            true => edges.sum(),
+            false => edges.max().unwrap_or_default(),
+        },
         rates: tried().map(|tried| tried.map(rate)).collect(),
     }
 }

@@ -302,6 +302,7 @@ mod tests {
                 admitted: *name != "odd",
                 calls: name.len() as u64,
                 lasted: Duration::from_millis(1),
+                edge: Duration::from_millis(1),
             };
             (name.to_string(), tried)
         };

@@ -169,19 +169,23 @@ fn what_is_not_known_of_a_function_is_not_foreseen_and_shifts_no_other() {
         admitted: true,
         calls,
         lasted: Duration::from_millis(milliseconds),
+        edge: Duration::from_millis(milliseconds / 10),
     };
     let known = BTreeMap::from([
         ("unasked".to_string(), tried(7, 1_000)),
         ("vfs_read".to_string(), tried(50, 250)),
         ("vfs_write".to_string(), tried(3, 500)),
     ]);
-    let seen = foreseen(&names(&["vfs_open", "vfs_read", "vfs_write"]), &known);
-    let expected = Foreseen {
-        rates: vec![None, Some(200.0), Some(6.0)],
-        edge: Duration::from_millis(500),
-    };
-    assert_eq!(seen, expected);
+    let asked = names(&["vfs_open", "vfs_read", "vfs_write"]);
+    // Where the kernel waits after each of them, it waits for as long as it does for all.
+    for (one_by_one, milliseconds) in [(false, 50), (true, 75)] {
+        let expected = Foreseen {
+            rates: vec![None, Some(200.0), Some(6.0)],
+            edge: Duration::from_millis(milliseconds),
+        };
+        assert_eq!(foreseen(&asked, &known, one_by_one), expected);
+    }
     // The same as where nothing is foreseen of anything.
-    let seen = foreseen(&names(&["vfs_open"]), &known);
+    let seen = foreseen(&names(&["vfs_open"]), &known, false);
     assert_eq!((&seen.rates[..], seen.edge), (&[None][..], Duration::ZERO));
 }
