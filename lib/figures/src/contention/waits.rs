@@ -19,6 +19,8 @@ pub struct Resource {
     pub name: &'static str,
     /// The part of the interval, in thousandths of a percent.
     pub part: fn(&Contention) -> Option<u64>,
+    /// The same to be set.
+    pub part_mut: fn(&mut Contention) -> &mut Option<u64>,
     /// More by less than this part is nothing.
     least: f64,
     /// What is said after the part where it is more than usual.
@@ -30,6 +32,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "throttled",
         part: |told| told.throttled_millipercent,
+        part_mut: |told| &mut told.throttled_millipercent,
         least: 0.01,
         name: "throttling by the CPU limit",
         said: "of the CPU limit's periods throttled",
@@ -37,6 +40,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "cpuWait",
         part: |told| told.cpu_wait_millipercent,
+        part_mut: |told| &mut told.cpu_wait_millipercent,
         least: 0.05,
         name: "waiting for a CPU",
         said: "of the time a thread waited for a CPU",
@@ -44,6 +48,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "diskWait",
         part: |told| told.disk_wait_millipercent,
+        part_mut: |told| &mut told.disk_wait_millipercent,
         least: 0.05,
         name: "waiting for a disk",
         said: "of the time a thread waited for a disk",
@@ -51,6 +56,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "retransmitted",
         part: |told| told.retransmitted_millipercent,
+        part_mut: |told| &mut told.retransmitted_millipercent,
         least: 0.005,
         name: "TCP segments sent again",
         said: "of TCP segments sent again",
