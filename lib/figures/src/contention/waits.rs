@@ -87,9 +87,9 @@ pub struct Waits {
 #[derive(Default)]
 struct Sorted<'a> {
     more: Vec<String>,
-    usual: Vec<&'a str>,
-    new: Vec<&'a str>,
     unknown: Vec<String>,
+    new: Vec<&'a str>,
+    usual: Vec<&'a str>,
 }
 
 impl Waits {
@@ -163,29 +163,37 @@ impl Waits {
 }
 
 impl Sorted<'_> {
-    /// What is more than usual first: it is what is read where there is no room for all.
-    fn sentence(self) -> String {
-        let Self {
-            more,
-            usual,
-            new,
-            unknown,
-        } = self;
-        let listed = |head: &str, names: &[&str]| {
-            (!names.is_empty()).then(|| format!("{head}: {}", names.join(", ")))
+    /// What there is room for. Clauses are left out whole, from the end, but for what is unknown: where that is not named it is taken for nothing. There
+    /// is always room for it by itself, as rows are called.
+    fn sentence(mut self) -> String {
+        loop {
+            let said = self.clauses().join("; ");
+            if said.chars().count() <= MAX_BESIDE {
+                return said;
+            }
+            if !self.usual.is_empty() {
+                self.usual.clear();
+            } else if !self.new.is_empty() {
+                self.new.clear();
+            } else if self.more.pop().is_none() {
+                self.unknown.pop();
+            }
+        }
+    }
+
+    /// What is more than usual first: it is what is looked for.
+    fn clauses(&self) -> Vec<String> {
+        let listed = |head: &str, names: String| {
+            let is_any = !names.is_empty();
+            is_any.then(|| format!("{head}: {names}"))
         };
-        let unknown: Vec<&str> = unknown.iter().map(String::as_str).collect();
-        let clauses = more.into_iter().chain(
-            [
-                listed("as usual", &usual),
-                listed("not measured for long enough to say", &new),
-                listed("unknown", &unknown),
-            ]
-            .into_iter()
-            .flatten(),
-        );
-        let clauses: Vec<String> = clauses.collect();
-        clauses.join("; ").chars().take(MAX_BESIDE).collect()
+        let lists = [
+            listed("unknown", self.unknown.join(", ")),
+            listed("not measured for long enough to say", self.new.join(", ")),
+            listed("as usual", self.usual.join(", ")),
+        ];
+        let more = self.more.iter().cloned();
+        more.chain(lists.into_iter().flatten()).collect()
     }
 }
 
