@@ -173,6 +173,7 @@ impl History {
             at: one.at,
             milliseconds: one.milliseconds,
             contention: one.contention,
+            contention_unknown: one.contention_unknown.clone(),
             ..Interval::default()
         };
         let run = |run: &Run| Run {

@@ -1,6 +1,8 @@
 //! Intervals that become one: what followed each other of one run, with nothing missing between.
 
-use ckb_probe_crds::{Contention, EventReport, Figures, IntervalFigures};
+use std::collections::BTreeMap;
+
+use ckb_probe_crds::{Contention, EventReport, Figures, IntervalFigures, contention::RESOURCES};
 
 use crate::record::{Interval, MAX_EVENTS, ProbeInterval, Row};
 
@@ -10,7 +12,7 @@ impl Interval {
         let (ours, theirs) = (self.milliseconds, later.milliseconds);
         self.cost = averaged((self.cost, ours), (later.cost, theirs));
         self.floor = averaged((self.floor, ours), (later.floor, theirs));
-        self.contention = waited((self.contention, ours), (later.contention, theirs));
+        self.wait(later);
         self.at = later.at;
         self.milliseconds += theirs;
         self.own_cpu += later.own_cpu;
@@ -30,6 +32,24 @@ impl Interval {
                 }
             }
         }
+    }
+
+    /// What was waited for in both: each resource by itself, as one may be known where another is not, and each by how long it is known.
+    fn wait(&mut self, later: &Self) {
+        let all = self.milliseconds + later.milliseconds;
+        let mut both = Contention::default();
+        let mut unknown = BTreeMap::new();
+        for resource in &RESOURCES {
+            let (ours, theirs) = (self.waited(resource), later.waited(resource));
+            let mean = averaged(ours, theirs);
+            *(resource.part_mut)(&mut both) = mean;
+            let missing = all.saturating_sub(ours.1 + theirs.1);
+            if mean.is_some() && missing > 0 {
+                unknown.insert(resource.key.to_owned(), missing);
+            }
+        }
+        self.contention = self.contention.or(later.contention).map(|_| both);
+        self.contention_unknown = unknown;
     }
 }
 
@@ -168,6 +188,7 @@ pub fn weightiest(events: &mut Vec<EventReport>) {
     events.truncate(MAX_EVENTS);
 }
 
+/// The mean of both, each weighed by its time; where one is not known it is the other.
 fn averaged(one: (Option<u64>, u64), other: (Option<u64>, u64)) -> Option<u64> {
     match (one, other) {
         ((Some(a), time), (Some(b), later)) => {
@@ -177,35 +198,6 @@ fn averaged(one: (Option<u64>, u64), other: (Option<u64>, u64)) -> Option<u64> {
         }
         ((known, _), (None, _)) | ((None, _), (known, _)) => known,
     }
-}
-
-/// What was waited for in both: each resource by itself, as one may be known where another is not.
-fn waited(
-    (one, ours): (Option<Contention>, u64),
-    (other, theirs): (Option<Contention>, u64),
-) -> Option<Contention> {
-    let (
-        Some(Contention {
-            cpu_wait_millipercent,
-            throttled_millipercent,
-            disk_wait_millipercent,
-            retransmitted_millipercent,
-        }),
-        Some(later),
-    ) = (one, other)
-    else {
-        return one.or(other);
-    };
-    let mean = |one, other| averaged((one, ours), (other, theirs));
-    Some(Contention {
-        cpu_wait_millipercent: mean(cpu_wait_millipercent, later.cpu_wait_millipercent),
-        throttled_millipercent: mean(throttled_millipercent, later.throttled_millipercent),
-        disk_wait_millipercent: mean(disk_wait_millipercent, later.disk_wait_millipercent),
-        retransmitted_millipercent: mean(
-            retransmitted_millipercent,
-            later.retransmitted_millipercent,
-        ),
-    })
 }
 
 /// Intervals of about this length at the least: what followed each other with nothing missing between is put together.

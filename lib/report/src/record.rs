@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     Contention, EventReport, Figures, InstanceReport, InstanceState, IntervalFigures, RowReport,
+    contention::Resource,
 };
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +84,10 @@ pub struct Interval {
     /// of it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
+    /// Of intervals that were put together: for how many of their milliseconds it is not known what was waited for of a resource, by its key. What
+    /// `contention` has of it is the mean of the rest. One that is not here is known for all of them, or for none where `contention` lacks it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub contention_unknown: BTreeMap<String, u64>,
     /// CPU time of the recorder itself, in milliseconds.
     #[serde(default)]
     pub own_cpu: u64,
@@ -180,10 +185,21 @@ impl Interval {
             cost: report.overhead_millipercent,
             floor: report.floor_millipercent,
             contention: report.contention,
+            contention_unknown: BTreeMap::new(),
             own_cpu: 0,
             renewed: 0,
             probes: probes.collect(),
         }
+    }
+
+    /// What was waited for of a resource, in thousandths of a percent, and for how many milliseconds that is known; None and 0 where nothing is.
+    pub fn waited(&self, resource: &Resource) -> (Option<u64>, u64) {
+        let part = self.contention.as_ref().and_then(resource.part);
+        let unknown = self.contention_unknown.get(resource.key);
+        let known = self
+            .milliseconds
+            .saturating_sub(unknown.copied().unwrap_or_default());
+        (part, part.map_or(0, |_| known))
     }
 
     /// When it began, in milliseconds since 1970.

@@ -1,5 +1,7 @@
 //! Records that are made up.
 
+use std::collections::BTreeMap;
+
 use ckb_probe_crds::{Distribution, Figures, Histogram, IntervalFigures, figures::Name};
 use ckb_probe_figures::histogram::bucket;
 
@@ -76,6 +78,7 @@ pub fn interval(number: u64, rows: Vec<Row>) -> Interval {
         cost: Some(400),
         floor: None,
         contention: None,
+        contention_unknown: BTreeMap::new(),
         own_cpu: 10,
         renewed: 0,
         probes: vec![ProbeInterval {

@@ -330,6 +330,7 @@ mod tests {
             cost: Some(500),
             floor: Some(250),
             contention: None,
+            contention_unknown: std::collections::BTreeMap::new(),
             own_cpu: 20,
             renewed: 0,
             probes: vec![ProbeInterval {

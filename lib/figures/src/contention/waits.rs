@@ -19,6 +19,8 @@ pub struct Resource {
     pub name: &'static str,
     /// The part of the interval, in thousandths of a percent.
     pub part: fn(&Contention) -> Option<u64>,
+    /// The same to be set.
+    pub part_mut: fn(&mut Contention) -> &mut Option<u64>,
     /// More by less than this part is nothing.
     least: f64,
     /// What is said after the part where it is more than usual.
@@ -30,6 +32,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "throttled",
         part: |told| told.throttled_millipercent,
+        part_mut: |told| &mut told.throttled_millipercent,
         least: 0.01,
         name: "throttling by the CPU limit",
         said: "of the CPU limit's periods throttled",
@@ -37,6 +40,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "cpuWait",
         part: |told| told.cpu_wait_millipercent,
+        part_mut: |told| &mut told.cpu_wait_millipercent,
         least: 0.05,
         name: "waiting for a CPU",
         said: "of the time a thread waited for a CPU",
@@ -44,6 +48,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "diskWait",
         part: |told| told.disk_wait_millipercent,
+        part_mut: |told| &mut told.disk_wait_millipercent,
         least: 0.05,
         name: "waiting for a disk",
         said: "of the time a thread waited for a disk",
@@ -51,6 +56,7 @@ pub const RESOURCES: [Resource; 4] = [
     Resource {
         key: "retransmitted",
         part: |told| told.retransmitted_millipercent,
+        part_mut: |told| &mut told.retransmitted_millipercent,
         least: 0.005,
         name: "TCP segments sent again",
         said: "of TCP segments sent again",
@@ -81,9 +87,9 @@ pub struct Waits {
 #[derive(Default)]
 struct Sorted<'a> {
     more: Vec<String>,
-    usual: Vec<&'a str>,
-    new: Vec<&'a str>,
     unknown: Vec<String>,
+    new: Vec<&'a str>,
+    usual: Vec<&'a str>,
 }
 
 impl Waits {
@@ -157,29 +163,37 @@ impl Waits {
 }
 
 impl Sorted<'_> {
-    /// What is more than usual first: it is what is read where there is no room for all.
-    fn sentence(self) -> String {
-        let Self {
-            more,
-            usual,
-            new,
-            unknown,
-        } = self;
-        let listed = |head: &str, names: &[&str]| {
-            (!names.is_empty()).then(|| format!("{head}: {}", names.join(", ")))
+    /// What there is room for. Clauses are left out whole, from the end, but for what is unknown: where that is not named it is taken for nothing. There
+    /// is always room for it by itself, as rows are called.
+    fn sentence(mut self) -> String {
+        loop {
+            let said = self.clauses().join("; ");
+            if said.chars().count() <= MAX_BESIDE {
+                return said;
+            }
+            if !self.usual.is_empty() {
+                self.usual.clear();
+            } else if !self.new.is_empty() {
+                self.new.clear();
+            } else if self.more.pop().is_none() {
+                self.unknown.pop();
+            }
+        }
+    }
+
+    /// What is more than usual first: it is what is looked for.
+    fn clauses(&self) -> Vec<String> {
+        let listed = |head: &str, names: String| {
+            let is_any = !names.is_empty();
+            is_any.then(|| format!("{head}: {names}"))
         };
-        let unknown: Vec<&str> = unknown.iter().map(String::as_str).collect();
-        let clauses = more.into_iter().chain(
-            [
-                listed("as usual", &usual),
-                listed("not measured for long enough to say", &new),
-                listed("unknown", &unknown),
-            ]
-            .into_iter()
-            .flatten(),
-        );
-        let clauses: Vec<String> = clauses.collect();
-        clauses.join("; ").chars().take(MAX_BESIDE).collect()
+        let lists = [
+            listed("unknown", self.unknown.join(", ")),
+            listed("not measured for long enough to say", self.new.join(", ")),
+            listed("as usual", self.usual.join(", ")),
+        ];
+        let more = self.more.iter().cloned();
+        more.chain(lists.into_iter().flatten()).collect()
     }
 }
 

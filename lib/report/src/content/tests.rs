@@ -311,12 +311,12 @@ fn what_the_container_waited_for_is_beside_what_is_not_as_usual() {
     };
     assert_eq!(
         beside(38),
-        "38% of the CPU limit's periods throttled, usually 0%; as usual: TCP segments sent again; \
-         unknown: waiting for a CPU, waiting for a disk"
+        "38% of the CPU limit's periods throttled, usually 0%; unknown: waiting for a CPU, waiting for a disk; \
+         as usual: TCP segments sent again"
     );
     assert_eq!(
         beside(0),
-        "as usual: throttling by the CPU limit, TCP segments sent again; unknown: waiting for a CPU, waiting for a disk"
+        "unknown: waiting for a CPU, waiting for a disk; as usual: throttling by the CPU limit, TCP segments sent again"
     );
 }
 

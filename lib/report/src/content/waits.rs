@@ -15,7 +15,7 @@ pub struct Waited {
     pub key: &'static str,
     /// What it is called by people.
     pub name: &'static str,
-    /// In thousandths of a percent: the mean of the intervals of which it is known, and that in which it was most; None of none.
+    /// In thousandths of a percent: the mean of the time for which it is known, and that in which it was most; None of none.
     pub told: Option<[u64; 2]>,
     /// For how many milliseconds it is known.
     pub known: u64,
@@ -24,9 +24,8 @@ pub struct Waited {
 /// Of each resource.
 pub fn waited(history: &History) -> [Waited; RESOURCES.len()] {
     RESOURCES.each_ref().map(|resource| {
-        let intervals = history.intervals();
-        let parts = intervals
-            .filter_map(|one| Some(((resource.part)(one.contention.as_ref()?)?, one.milliseconds)));
+        let told = history.intervals().map(|one| one.waited(resource));
+        let parts = told.filter_map(|(part, known)| Some((part?, known)));
         let (mut sum, mut most, mut known, mut count) = (0_u128, 0, 0, 0_usize);
         for (part, milliseconds) in parts {
             sum += u128::from(part) * u128::from(milliseconds);

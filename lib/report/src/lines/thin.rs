@@ -21,6 +21,8 @@ pub struct ThinInterval {
     #[serde(default)]
     contention: Option<Contention>,
     #[serde(default)]
+    contention_unknown: BTreeMap<String, u64>,
+    #[serde(default)]
     own_cpu: u64,
     #[serde(default)]
     renewed: u64,
@@ -66,6 +68,7 @@ impl From<ThinInterval> for Interval {
             cost,
             floor,
             contention,
+            contention_unknown,
             own_cpu,
             renewed,
             probes,
@@ -76,6 +79,7 @@ impl From<ThinInterval> for Interval {
             cost,
             floor,
             contention,
+            contention_unknown,
             own_cpu,
             renewed,
             probes: probes.into_iter().map(ProbeInterval::from).collect(),

@@ -68,11 +68,19 @@ fn what_was_waited_for_is_the_mean_of_what_is_known_and_unknown_where_nothing_is
     // What nothing is known of changes nothing, and is no zero.
     merged.follow(&of(2, 20_000, None));
     assert_eq!(merged.contention, told(Some(15_000), Some(400)));
+    // Nor does it count for what comes after it: of 20 seconds the one is known and of 15 the other, and both of these 10.
+    merged.follow(&of(3, 10_000, told(Some(60_000), Some(800))));
+    assert_eq!(merged.contention, told(Some(30_000), Some(560)));
+    let unknown = [("retransmitted", 25_000), ("throttled", 20_000)];
+    let unknown = unknown.map(|(key, milliseconds)| (key.to_owned(), milliseconds));
+    assert_eq!(merged.contention_unknown, BTreeMap::from(unknown));
     let mut unknown = of(0, 5_000, None);
     unknown.follow(&of(1, 5_000, None));
     assert_eq!(unknown.contention, None);
     unknown.follow(&of(2, 5_000, told(None, Some(7))));
     assert_eq!(unknown.contention, told(None, Some(7)));
+    let first = [("retransmitted".to_owned(), 10_000)];
+    assert_eq!(unknown.contention_unknown, BTreeMap::from(first));
 }
 
 /// A row that is sampled, by the lengths of what its slices stand for, in intervals of five seconds: 0 where none ended. There are 100 calls a

@@ -268,6 +268,7 @@ impl<'a> Walk<'a> {
             cost: millipercent(&self.source.cost),
             floor: millipercent(&self.source.granted),
             contention: None,
+            contention_unknown: BTreeMap::new(),
             own_cpu: 0,
             renewed: 0,
             probes,

@@ -6,6 +6,7 @@ use crate::{
     html,
     lines::{encode, pack, read_all, read_segment},
     markdown,
+    merge::by_time,
     record::Line,
     testing::{header, interval, row},
 };
@@ -21,11 +22,16 @@ fn told(throttled: u64, again: Option<u64>) -> Option<Contention> {
 
 /// A record of five seconds each, as it is written.
 fn written(all: &[Option<Contention>]) -> Vec<u8> {
-    let lines = (0..).zip(all).map(|(number, contention)| {
+    let intervals = (0..).zip(all).map(|(number, contention)| {
         let mut one = interval(number, vec![row("Get", 100, 900, 100 * (number + 1))]);
         one.contention = *contention;
-        Line::Interval(one)
+        one
     });
+    segment(intervals.collect())
+}
+
+fn segment(intervals: Vec<Interval>) -> Vec<u8> {
+    let lines = intervals.into_iter().map(Line::Interval);
     let lines = std::iter::once(Line::Header(header())).chain(lines);
     lines.flat_map(|line| encode(&line)).collect()
 }
@@ -63,6 +69,47 @@ fn of_a_record_that_has_none_of_it_nothing_is_known_and_nothing_is_drawn() {
     );
     let section = section(&history, &history.columns());
     assert_eq!(section.blocks.len(), 2);
+}
+
+/// Of old segments intervals that were put together are all that is left: they have the mean, and the time for which it is known.
+#[test]
+fn of_intervals_that_were_put_together_what_is_unknown_is_no_part() {
+    let whole = history(&[
+        told(10, None),
+        told(40, Some(2)),
+        None,
+        told(10, Some(5)),
+        None,
+    ]);
+    let merged = by_time(&whole.runs[0].intervals, 10_000);
+    assert_eq!(merged.len(), 3);
+    let bytes = segment(merged);
+    let packed = pack(&bytes).unwrap();
+    let thin = read_all(&[(true, packed)], Some(60_000)).unwrap();
+    let merged = read_segment(&bytes).unwrap();
+    let unknown = (None, 0);
+    for history in [whole, History::of(vec![merged]), History::of(thin)] {
+        let told = waited(&history).map(|one| (one.told.map(|[mean, _]| mean), one.known));
+        assert_eq!(
+            told,
+            [
+                (Some(20_000), 15_000),
+                unknown,
+                unknown,
+                (Some(3_500), 10_000)
+            ]
+        );
+    }
+}
+
+/// Records that were written before that time was, and what was not put together, are known for all of it.
+#[test]
+fn what_does_not_say_for_how_long_it_is_known_is_known_for_all_of_it() {
+    let bytes = written(&[told(10, Some(2))]);
+    assert!(!String::from_utf8_lossy(&bytes).contains("contentionUnknown"));
+    let history = History::of(vec![read_segment(&bytes).unwrap()]);
+    let known = waited(&history).map(|one| one.known);
+    assert_eq!(known, [5_000, 0, 0, 5_000]);
 }
 
 /// Of days parts of rows are read apart, put together to columns, and totals once: what was waited for is in both.
