@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _, pipe},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -226,6 +226,36 @@ fn at_ctrl_z_nothing_stays_attached_and_what_was_attached_is_again_as_it_goes_on
 }
 
 #[test]
+fn who_reads_nothing_does_not_keep_it_from_being_suspended() {
+    let _turn = in_turn();
+    let folder = Folder::new();
+    let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
+    let (reader, mut writer) = pipe().unwrap();
+    let mut command = verb("syscalls", target.pid(), &folder, &ckb_probe());
+    command.stderr(writer.try_clone().unwrap()).process_group(0);
+    let probe = Killed(command.spawn().unwrap());
+    let (own, number) = (probe.0.id(), Pid::from_child(&probe.0));
+    until_it_knows_of_ctrl_z(own);
+    wait_until("it has attached something", || links_of(own) > 0);
+    let is_suspended_and_goes_on = || {
+        kill_process(number, Signal::TSTP).unwrap();
+        wait_until("it is stopped", || is_stopped(own));
+        assert_eq!(links_of(own), 0);
+        kill_process(number, Signal::CONT).unwrap();
+        wait_until("it is attached again", || links_of(own) > 0);
+    };
+    // More than a pipe has room for.
+    let fills = thread::spawn(move || writer.write_all(&vec![b'\n'; 1 << 20]));
+    thread::sleep(Duration::from_millis(200));
+    is_suspended_and_goes_on();
+    assert!(!fills.is_finished());
+    // And never will.
+    drop(reader);
+    assert!(fills.join().unwrap().is_err());
+    is_suspended_and_goes_on();
+}
+
+#[test]
 fn what_is_called_while_it_is_suspended_is_in_no_count_and_that_is_told() {
     let _turn = in_turn();
     let folder = Folder::new();
@@ -275,6 +305,39 @@ fn what_is_called_while_it_is_suspended_is_in_no_count_and_that_is_told() {
     terminal.press("C-c");
     wait_until("its end", || !Path::new(&format!("/proc/{own}")).exists());
     assert_eq!(told(), Some((before + 500, true)));
+}
+
+#[test]
+fn what_its_shell_has_left_behind_is_not_suspended() {
+    let _turn = in_turn();
+    let folder = Folder::new();
+    let target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
+    let command = format!(
+        "{} syscalls --pid {} > /dev/null & echo $!",
+        ckb_probe().display(),
+        target.pid()
+    );
+    let mut shell = Command::new("sh");
+    let shell = shell.args(["-c", &command]).process_group(0);
+    let shell = shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut shell = shell.spawn().unwrap();
+    let mut number = String::new();
+    let mut out = shell.stdout.take().unwrap();
+    out.read_to_string(&mut number).unwrap();
+    assert!(shell.wait().unwrap().success());
+    let own: u32 = number.trim().parse().unwrap();
+    let number = Pid::from_raw(number.trim().parse().unwrap()).unwrap();
+    until_it_knows_of_ctrl_z(own);
+    kill_process(number, Signal::TSTP).unwrap();
+    let errors = BufReader::new(shell.stderr.take().unwrap());
+    let mut lines = errors.lines().map_while(Result::ok);
+    let said = lines.find(|line| line.contains("suspended"));
+    let stopped = is_stopped(own);
+    // Also where it is stopped, for good.
+    kill_process(number, Signal::KILL).unwrap();
+    let said = said.unwrap_or_default();
+    assert!(said.starts_with("ckb-probe: not suspended: "), "{said}");
+    assert!(!stopped);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Folder, GroundTruth, Probe, Terminal};
+use ckb_probe_testkit::{Folder, GroundTruth, Probe, Terminal, is_linked, wait_until};
 use ckb_probe_views::document::{Document, View};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
@@ -169,6 +169,67 @@ fn at_ctrl_z_the_terminal_is_the_shell_s_and_the_picture_s_again_as_it_goes_on()
     terminal.write("q");
     terminal.until("the shell", |seen| !seen.contains("TARGET, ROW"));
     assert!(!terminal.is_taken());
+}
+
+#[test]
+fn in_the_background_it_stays_suspended_until_the_terminal_is_its_own_or_it_is_to_end() {
+    let truth = target();
+    let folder = Folder::new();
+    let done = folder.path("done");
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("{CKB_PROBE} top --pid {}", truth.pid()));
+    let shows = |seen: &str| rate(seen).is_some_and(is_true);
+    terminal.until("a rate that is true", shows);
+    let pattern = format!("top --pid {}$", truth.pid());
+    let pid = running(&pattern).unwrap();
+    let own: u32 = pid.trim().parse().unwrap();
+    assert!(is_linked(own));
+    let suspend = || {
+        terminal.press("C-z");
+        terminal.until("that it is suspended", |seen| {
+            seen.contains("suspended, with nothing attached") && seen.contains("Stopped")
+        });
+    };
+    suspend();
+    // For longer than it takes to attach.
+    let command = format!("clear; bg; sleep 3; clear; jobs; touch {}", done.display());
+    terminal.run(&command);
+    terminal.until("that it is stopped again", |seen| {
+        done.exists() && seen.contains("Stopped")
+    });
+    assert!(!is_linked(own));
+    assert!(!terminal.is_taken());
+    terminal.run("clear; fg");
+    terminal.until("a rate that is true", shows);
+    assert!(terminal.is_taken() && is_linked(own));
+    suspend();
+    // As a shell ends a job that is stopped.
+    for signal in ["TERM", "CONT"] {
+        let mut kill = Command::new("kill");
+        let told = kill.args(["-s", signal, pid.trim()]).status();
+        assert!(told.unwrap().success(), "{signal}");
+    }
+    wait_until("its end", || running(&pattern).is_none());
+    assert!(!terminal.is_taken());
+}
+
+#[test]
+fn where_no_shell_would_have_it_go_on_it_is_not_suspended_and_shows_why() {
+    let truth = target();
+    let terminal = Terminal::open(100, 24);
+    terminal.run(&format!("exec {CKB_PROBE} top --pid {}", truth.pid()));
+    let shows = |seen: &str| rate(seen).is_some_and(is_true);
+    terminal.until("a rate that is true", shows);
+    let why =
+        "not suspended: what is attached would stay so, with nobody to keep it within the budget";
+    terminal.press("C-z");
+    terminal.until("why", |seen| seen.contains(why) && shows(seen));
+    assert!(terminal.is_taken());
+    // Until it was read.
+    terminal.write("n");
+    terminal.until("the order by name", |seen| {
+        seen.contains("TARGET, ROWv") && !seen.contains("not suspended")
+    });
 }
 
 /// Its number, once it runs; none any more once it has ended.

@@ -42,7 +42,7 @@ pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
-pub use suspension::{is_resumable, stop};
+pub use suspension::{is_resumable, stop, stop_until_it_may_draw};
 pub use terminal::{
     TerminalError, check as check_terminal, columns as terminal_columns, show as show_on_terminal,
 };

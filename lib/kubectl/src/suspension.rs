@@ -1,16 +1,62 @@
 //! How a program stops at Ctrl-Z that has taken the signal to do something else before.
 
-use rustix::process::{Signal, getpgrp, getpid, getsid, kill_process};
+use std::{io, thread, time::Duration};
 
-/// Whether anybody would have it go on: in a process group of its own it has a shell that does. The kernel stops nobody else at Ctrl-Z either.
+use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getppid, getsid, kill_process};
+use tokio::{runtime::Builder, time::timeout};
+
+use crate::{interrupts::Interrupts, terminal::is_in_background};
+
+/// Why who draws and has nothing attached is not suspended.
+pub(crate) const NOBODY: &str = "not suspended: it has no shell that would have it go on";
+
+/// What came while it was stopped comes as it goes on, and is known so soon after that.
+const TOLD: Duration = Duration::from_millis(50);
+
+/// Whether anybody would have it go on: a shell of its session, outside of its process group. The kernel, too, spares orphaned groups at Ctrl-Z,
+/// of which no process has a parent in another group of the session: who stops itself in one does so for good.
+///
+/// Without procfs only the parent of this process is known. Where that is of the same group (`sudo`, a script), the shell behind it is taken to be
+/// there as long as the first process of the session is: that a shell within another one has left such a job is not seen. Where it is of another
+/// session, that another process of the group has a shell is not seen: this one is not suspended then, and keeps within its budget.
 pub fn is_resumable() -> bool {
-    getsid(None).is_ok_and(|session| session != getpgrp())
+    let (Some(parent), Ok(session)) = (getppid(), getsid(None)) else {
+        return false;
+    };
+    let group = getpgrp();
+    // Whoever is left behind has the first process of all for a parent, whose session may be from outside of the namespace, and has no number then.
+    let is_left = parent == Pid::INIT && session != Pid::INIT;
+    if group == session || is_left || getsid(Some(parent)) != Ok(session) {
+        return false;
+    }
+    match getpgid(Some(parent)) {
+        Ok(of_parent) if of_parent == group => getpgid(Some(session)).is_ok(),
+        of_parent => of_parent.is_ok(),
+    }
 }
 
-/// Stops all of this program until somebody has it go on, if anybody would.
-pub fn stop() {
-    if is_resumable() {
-        // One's own process can always be told so.
-        kill_process(getpid(), Signal::STOP).unwrap_or_default();
-    }
+/// Stops all of this program until somebody has it go on, if anybody would. Whether it was stopped.
+pub fn stop() -> bool {
+    // One's own process can always be told so.
+    is_resumable() && kill_process(getpid(), Signal::STOP).is_ok()
+}
+
+/// The same for who draws. In the background (`bg`) the kernel would stop it as soon as it takes the terminal, with all that it has attached again by
+/// then: it goes on once the terminal is its own, or to end.
+pub fn stop_until_it_may_draw() -> bool {
+    let is_stopped = stop();
+    while is_stopped && is_in_background() && !is_told_to_end() && stop() {}
+    is_stopped
+}
+
+/// Whether somebody has just told it to end. By a thread of its own: the one that waits here is the one that hears of signals else.
+fn is_told_to_end() -> bool {
+    let told = thread::spawn(|| -> io::Result<bool> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut interrupts = Interrupts::new()?;
+            Ok::<_, io::Error>(timeout(TOLD, interrupts.next()).await.is_ok())
+        })
+    });
+    matches!(told.join(), Ok(Ok(true)))
 }

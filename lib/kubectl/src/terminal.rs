@@ -76,6 +76,12 @@ pub fn columns() -> Option<usize> {
     (columns > 0).then_some(columns)
 }
 
+/// Whether the terminal is another job's: the kernel stops all of the program as soon as it asks for keys, or takes it. Of a terminal that is not its
+/// own, nobody knows.
+pub(crate) fn is_in_background() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
 /// Whether it can be drawn on at all: before anything else is done.
 pub fn check() -> Result<(), TerminalError> {
     if !stdout().is_terminal() {
@@ -84,8 +90,7 @@ pub fn check() -> Result<(), TerminalError> {
     if !stdin().is_terminal() {
         return Err(TerminalError::None("standard input"));
     }
-    // The kernel would stop all of the program as soon as it asks for keys. Of a terminal that is not its own, nobody knows.
-    if tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp()) {
+    if is_in_background() {
         return Err(TerminalError::Background);
     }
     match std::env::var("TERM") {
@@ -103,11 +108,11 @@ enum Last {
 }
 
 /// Draws what is told until somebody has seen enough, or nobody tells any more. At Ctrl-Z the terminal is given back, `suspend` returns once
-/// somebody has all of this go on, and it is taken again.
+/// somebody has all of this go on, or why it was not suspended, and it is taken again.
 pub async fn show(
     title: String,
     mut told: Receiver<Input>,
-    mut suspend: impl AsyncFnMut(),
+    mut suspend: impl AsyncFnMut() -> Option<String>,
 ) -> Result<(), TerminalError> {
     check()?;
     let mut interrupts = Interrupts::new()?;
@@ -119,21 +124,30 @@ pub async fn show(
     };
     let mut screen = Screen::new(options, size.0, size.1);
     let mut ends = (&mut interrupts, &mut suspensions);
-    while let Last::Suspended = draw_until(&mut screen, &mut told, &mut ends).await? {
-        suspend().await;
+    let mut refused = None;
+    while let Last::Suspended = draw_until(&mut screen, &mut told, &mut ends, refused).await? {
+        refused = suspend().await;
+        // It was told to end there, or nobody is left who would give it the terminal.
+        if is_in_background() {
+            return Ok(());
+        }
     }
     Ok(())
 }
 
-/// As long as the terminal is taken, which it is not any more after that.
+/// As long as the terminal is taken, which it is not any more after that. Why it was not suspended is read until a key is pressed.
 async fn draw_until(
     screen: &mut Screen,
     told: &mut Receiver<Input>,
     (interrupts, suspensions): &mut (&mut Interrupts, &mut Signal),
+    mut refused: Option<String>,
 ) -> Result<Last, TerminalError> {
     let mut taken = Taken::new()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
     let mut keys = taken.keys();
+    if refused.is_some() {
+        screen.on(Input::Trouble(refused.clone()));
+    }
     draw(&mut terminal, screen)?;
     loop {
         let input = tokio::select! {
@@ -146,6 +160,9 @@ async fn draw_until(
         let Some(input) = input else {
             return Ok(Last::Over);
         };
+        if matches!(input, Input::Key(_)) && refused.take().is_some() {
+            screen.on(Input::Trouble(None));
+        }
         let mut next = screen.on(input);
         // What came meanwhile is seen at once.
         while next == Next::On

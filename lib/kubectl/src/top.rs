@@ -140,7 +140,11 @@ pub async fn run(arguments: &TopArguments) -> Result<Outcome, VerbError> {
         return Ok(outcome(&first));
     }
     let (told, tells) = channel(1);
-    let shown = terminal::show(title, tells, async || suspension::stop());
+    let suspend = async || {
+        let is_stopped = suspension::stop_until_it_may_draw();
+        (!is_stopped).then(|| suspension::NOBODY.to_owned())
+    };
+    let shown = terminal::show(title, tells, suspend);
     tokio::select! {
         shown = shown => shown?,
         () = looker.tell(first, told) => {}

@@ -188,7 +188,7 @@ fn after_a_panic_the_terminal_is_as_it_was() {
         runtime.block_on(async {
             tokio::select! {
                 biased;
-                shown = show_on_terminal("a title".to_owned(), tells, async || ()) => shown.unwrap(),
+                shown = show_on_terminal("a title".to_owned(), tells, async || None) => shown.unwrap(),
                 () = tokio::time::sleep(std::time::Duration::from_millis(1_500)) => panic!("something is wrong"),
             }
         });

@@ -101,7 +101,7 @@ struct Waiting {
     interrupt: Signal,
     terminate: Signal,
     suspensions: Suspensions,
-    /// Whether it was suspended in the pair that is measured.
+    /// Whether anything was taken off in the pair that is measured, for it to be suspended.
     suspended: bool,
 }
 
@@ -158,7 +158,9 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
         };
         if std::mem::take(&mut comparison.waiting.suspended) {
             // In one window or between the two, what passed meanwhile would count as an effect.
-            eprintln!("ckb-probe: the pair of windows in which it was suspended is measured anew");
+            eprintln!(
+                "ckb-probe: the pair of windows in which it was suspended, or was to be, is measured anew"
+            );
             again = Some(probed_first);
             end += began.elapsed();
             continue;

@@ -35,6 +35,7 @@ use super::{
     check::preset,
     intervals::{Ends, Intervals, Over, Waited, interval},
     measure::say_renewals,
+    suspension::NOT_SUSPENDED,
 };
 
 /// So long a terminal is waited for that is to be given back.
@@ -174,13 +175,12 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
         .ends
         .as_mut()
         .map(|ends| ends.suspensions.of_screen());
-    let suspend = async move || {
+    let suspend = async move || -> Option<String> {
         let (over, is_over) = oneshot::channel();
-        if let Some(asked) = &suspensions
-            && asked.send(over).await.is_ok()
-        {
-            is_over.await.unwrap_or_default();
-        }
+        suspensions.as_ref()?.send(over).await.ok()?;
+        // Where nobody answers any more, all of it is over.
+        let is_suspended = is_over.await.unwrap_or(true);
+        (!is_suspended).then(|| NOT_SUSPENDED.to_owned())
     };
     // What the terminal has no time for, it is told of together with what comes next: a picture is of now.
     let (told, tells) = channel(16);

@@ -1,7 +1,16 @@
 //! What a terminal asks for at Ctrl-Z. A program that is stopped keeps nothing that it has attached within its budget, and the target would pay
 //! for that until somebody remembers it: all of it is taken off before, and attached again as it goes on.
 
-use std::{future::pending, sync::Once};
+use std::{
+    future::pending,
+    io::{Write as _, stderr},
+    sync::{
+        Once,
+        mpsc::{Receiver, channel},
+    },
+    thread,
+    time::Duration,
+};
 
 use ckb_probe_agent::host::Session;
 use ckb_probe_kubectl::is_resumable;
@@ -9,20 +18,26 @@ use rustix::process;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, oneshot},
-    task::spawn_blocking,
 };
 
 use super::CliError;
 
 const SUSPEND: SignalKind = SignalKind::from_raw(process::Signal::TSTP.as_raw());
 
-const REFUSED: &str = "ckb-probe: not suspended: what is attached would stay so, with nobody to keep it within the budget. Ctrl-C ends this; \
-                       with & behind it, a command runs in the background";
+/// Why it is not suspended.
+pub const NOT_SUSPENDED: &str =
+    "not suspended: what is attached would stay so, with nobody to keep it within the budget";
+
+/// And what there is in place of that, for what may run in the background.
+const INSTEAD: &str = "Ctrl-C ends this; with & behind it, a command runs in the background";
 
 const SUSPENDED: &str = "ckb-probe: suspended, with nothing attached: fg goes on with it, and what is called until then is in no count";
 
-/// Whoever draws on a terminal, and has given it back, asks by this to be suspended, and takes it again once that is over.
-pub type Ask = oneshot::Sender<()>;
+/// So long whoever reads is waited for, before all of this stops.
+const READ: Duration = Duration::from_millis(250);
+
+/// Whoever draws on a terminal, and has given it back, asks by this to be suspended, and takes it again once that is over: it is told whether it was.
+pub type Ask = oneshot::Sender<bool>;
 
 /// By what somebody says that it is to be suspended.
 pub struct Suspensions {
@@ -38,8 +53,19 @@ enum By {
 
 /// One that was asked for.
 pub struct Suspension {
-    is_silent: bool,
-    over: Option<Ask>,
+    /// Whoever draws, if somebody does.
+    asker: Option<Ask>,
+}
+
+/// What became of one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Became {
+    /// Nothing was taken off.
+    Nothing,
+    /// It was given up: what was taken off by then is attached again.
+    GivenUp,
+    /// All was taken off, and this program stopped until somebody had it go on.
+    Suspended,
 }
 
 impl Suspensions {
@@ -58,66 +84,82 @@ impl Suspensions {
 
     /// Waits for the next.
     pub async fn next(&mut self) -> Suspension {
-        let over = match &mut self.by {
+        let asker = match &mut self.by {
             By::Signal(signal) => signal.recv().await.map(|()| None),
             By::Screen(asked) => asked.recv().await.map(Some),
         };
-        match over {
-            Some(over) => Suspension {
-                is_silent: over.is_some(),
-                over,
-            },
+        match asker {
+            Some(asker) => Suspension { asker },
             None => pending().await,
         }
     }
 }
 
 impl Suspension {
-    /// Takes all off, stops this program until somebody has it go on, and attaches all of it again. False where it was not stopped, which is
-    /// said.
+    /// Takes all off, stops this program until somebody has it go on, and attaches all of it again. That it was not stopped is said, or
+    /// shown by whoever draws. False where all went on as it was.
     pub fn take(self, session: Option<&mut Session>) -> Result<bool, CliError> {
-        let is_stopped = is_resumable() && stop(session)?;
-        match is_stopped {
-            true => self.answer(),
-            false => self.refuse(),
+        let became = match is_resumable() {
+            true => stop(session, self.asker.is_some())?,
+            false => Became::Nothing,
+        };
+        match became {
+            Became::Suspended => self.answer(true),
+            _ => self.refuse(),
         }
-        Ok(is_stopped)
+        Ok(became != Became::Nothing)
     }
 
-    /// Goes on as if it were not asked for, which is said.
+    /// Goes on as if it were not asked for, which is said, or shown by whoever draws.
     pub fn refuse(self) {
-        if !self.is_silent {
+        if self.asker.is_none() {
             refused();
         }
-        self.answer();
+        self.answer(false);
     }
 
-    fn answer(self) {
-        if let Some(over) = self.over {
+    fn answer(self, is_suspended: bool) {
+        if let Some(asker) = self.asker {
             // Who asked may be gone.
-            over.send(()).unwrap_or_default();
+            asker.send(is_suspended).unwrap_or_default();
         }
     }
 }
 
-fn stop(mut session: Option<&mut Session>) -> Result<bool, CliError> {
+fn stop(mut session: Option<&mut Session>, draws: bool) -> Result<Became, CliError> {
     if let Some(session) = &mut session
         && !session.suspend()?
     {
-        return Ok(false);
+        return Ok(Became::GivenUp);
     }
-    // A terminal that takes nothing holds nobody up: nothing is attached.
-    eprintln!("{SUSPENDED}");
-    ckb_probe_kubectl::stop();
+    let is_read = say(SUSPENDED.to_owned());
+    is_read.recv_timeout(READ).unwrap_or_default();
+    match draws {
+        true => ckb_probe_kubectl::stop_until_it_may_draw(),
+        false => ckb_probe_kubectl::stop(),
+    };
     if let Some(session) = session {
         session.resume()?;
     }
-    Ok(true)
+    Ok(Became::Suspended)
 }
 
 fn refused() {
-    // A terminal that takes nothing holds up neither the budget nor whatever else is to be done.
-    drop(spawn_blocking(|| eprintln!("{REFUSED}")));
+    drop(say(format!("ckb-probe: {NOT_SUSPENDED}. {INSTEAD}")));
+}
+
+/// Says this on a thread of its own, and tells once that is done: a pipe or a terminal that takes nothing holds up neither the budget nor whatever else
+/// is to be done.
+fn say(text: String) -> Receiver<()> {
+    let (said, is_said) = channel();
+    let write = move || {
+        writeln!(stderr(), "{text}").unwrap_or_default();
+        // It may not be waited for any more.
+        said.send(()).unwrap_or_default();
+    };
+    // Where there is no thread, it is not said.
+    drop(thread::Builder::new().spawn(write));
+    is_said
 }
 
 /// Nothing is suspended from here on, until this program ends: what looks for a moment only. To be called within a runtime, before anything is

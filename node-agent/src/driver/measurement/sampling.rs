@@ -180,7 +180,7 @@ impl Measurement {
 
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Duration> {
-        let sampler = self.sampler.as_ref()?;
+        let sampler = self.sampler.as_ref().filter(|_| self.stopped.is_none())?;
         let (looked, glanced) = (self.meter.looked(), sampler.glanced);
         let look = looked + self.longest_look();
         let glance = sampler.cycle.next().map(|due| {
@@ -237,7 +237,8 @@ impl Measurement {
     /// The part of [`Self::step`] that nobody is kept waiting by. True where something is to be [attached](Self::attach) now,
     /// which may take as long as the kernel and the target's file systems like.
     pub fn decide(&mut self, now: &impl Fn() -> Duration) -> Result<bool, MeasurementError> {
-        if self.sampler.is_none() {
+        // What is attached once it counts nothing any more would be counted all the same.
+        if self.sampler.is_none() || self.stopped.is_some() {
             return Ok(false);
         }
         let is_gone = self.settle();

@@ -289,6 +289,30 @@ fn attaching_is_left_to_who_can_wait_and_the_rest_is_not() {
     assert!(measurement.is_sampled(GroupId(0)));
 }
 
+#[test]
+fn once_it_counts_nothing_any_more_nothing_is_attached_not_even_what_was_decided() {
+    let mechanism = Trial::new(0, &[Some(1_000)]);
+    let hits = Arc::clone(&mechanism.hits);
+    let attached = Arc::clone(&mechanism.attached);
+    let begun = begin(vec![mechanism.runs()], Some(0.01));
+    let mut measurement = begun.measurement.unwrap();
+    let mut now = Duration::from_secs(1);
+    while !measurement.decide(&|| now).unwrap() {
+        hits.fetch_add(1_000, Ordering::Relaxed);
+        now += Duration::from_millis(10);
+    }
+    let before = attached.lock().unwrap().clone();
+    measurement.stop(now).unwrap();
+    assert_eq!(measurement.next_step(), None);
+    for _ in 0..200 {
+        hits.fetch_add(1_000, Ordering::Relaxed);
+        now += Duration::from_millis(10);
+        measurement.step(&|| now).unwrap();
+    }
+    assert_eq!(*attached.lock().unwrap(), before);
+    assert!(!measurement.is_sampled(GroupId(0)));
+}
+
 /// Whether the other end is closed, or is so a moment later.
 fn is_closed(link: &PipeReader) -> bool {
     // Whoever is to close it would have long done so.

@@ -366,7 +366,7 @@ impl Gathered {
 
     /// The same of what was allocated, and of what was freed.
     pub(super) fn sums(&self) -> [u64; 2] {
-        let mut sums = [0; 2];
+        let mut sums = [0_u64; 2];
         for (key, (_, sum)) in &self.seen {
             let side = &mut sums[usize::from(key.frees)];
             *side = side.saturating_add(*sum);
