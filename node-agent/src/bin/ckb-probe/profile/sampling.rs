@@ -32,7 +32,7 @@ enum Order {
 enum Answer {
     /// With how long to wait until the next step.
     Stepped(Duration),
-    Finished(Profile),
+    Finished(Box<Profile>),
 }
 
 /// A sampler, on its thread.
@@ -85,7 +85,7 @@ impl Sampling {
     /// Ends, and says what was found.
     pub async fn finish(mut self) -> Result<Profile, CliError> {
         match self.ask(Order::Finish).await? {
-            Answer::Finished(profile) => Ok(profile),
+            Answer::Finished(profile) => Ok(*profile),
             Answer::Stepped(_) => Err(silent(self.pid)),
         }
     }
@@ -126,7 +126,8 @@ fn serve(
                 drop(answers.send(stepped));
             }
             Ok(Order::Finish) => {
-                return drop(answers.send(sampler.finish().map(Answer::Finished)));
+                let finished = sampler.finish().map(Box::new).map(Answer::Finished);
+                return drop(answers.send(finished));
             }
             Err(_) => return,
         }
