@@ -1,21 +1,18 @@
-//! Blocks of a real CKB node that imports a chain, held against the chain's own file; and what it takes to tell of them. `make test-traces`.
+//! Blocks of a real CKB node that imports a chain, held against the chain's own file. `make test-traces`.
 
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, Command, Stdio},
     thread::sleep,
     time::Duration,
 };
 
-use ckb_probe_testkit::{Folder, Probe, ckb_probe, collector::built, is_linked, wait_until};
+use ckb_probe_testkit::{Folder, Probe, collector::built, is_linked, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-/// Of what it takes to tell of blocks, in bytes, beside what it takes to be there.
-const MOST_MEMORY: u64 = 8_000_000;
 
 /// A folder with a chain of 40,000 blocks that `scripts/build-chain.sh` made: `make test-traces` says which.
 fn chain() -> PathBuf {
@@ -63,13 +60,10 @@ impl Import {
         kill_process(Pid::from_child(&self.node), signal).unwrap();
     }
 
-    /// It goes on to its end, and all that time something is looked at.
-    fn runs(&mut self, mut look: impl FnMut()) {
+    /// It goes on to its end.
+    fn runs(&mut self) {
         self.signal(Signal::CONT);
-        while self.node.try_wait().unwrap().is_none() {
-            look();
-            sleep(Duration::from_millis(20));
-        }
+        self.node.wait().unwrap();
     }
 }
 
@@ -115,7 +109,7 @@ fn each_block_of_an_import_is_told_once_as_the_chain_has_it_and_none_that_it_has
     });
     // How it attaches is tried out before, by links that go again.
     sleep(Duration::from_secs(3));
-    import.runs(|| {});
+    import.runs();
     let (lines, said) = probe.ended();
     let mut told: BTreeMap<u64, Block> = BTreeMap::new();
     for line in &lines {
@@ -135,71 +129,4 @@ fn each_block_of_an_import_is_told_once_as_the_chain_has_it_and_none_that_it_has
         .collect();
     assert_eq!(missing, [&0_u64; 0], "{said}");
     assert_eq!(told, chain);
-}
-
-/// What a kind of measuring takes of an import, within the budget that it has by default.
-struct Taken {
-    /// The last estimate of what it costs the node, in percent of its CPU time.
-    cost: f64,
-    /// Resident at its highest, in bytes.
-    memory: u64,
-}
-
-fn taken(asked: &[&str]) -> Taken {
-    let mut import = Import::halted();
-    let mut probe = Command::new(ckb_probe())
-        .args(asked)
-        .args(["--interval", "1s", "--pid", &import.node.id().to_string()])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("it attaches", || is_linked(probe.id()));
-    sleep(Duration::from_secs(3));
-    let printed = printed(probe.stdout.take().unwrap());
-    let status = format!("/proc/{}/status", probe.id());
-    let mut memory = 0;
-    import.runs(|| {
-        let text = fs::read_to_string(&status).unwrap_or_default();
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("VmHWM:"));
-        let highest = lines.next().and_then(|rest| rest.split_whitespace().next());
-        let highest = highest.and_then(|number| number.parse::<u64>().ok());
-        memory = memory.max(highest.unwrap_or(0) << 10);
-    });
-    probe.wait().unwrap();
-    let text = printed.join().unwrap();
-    let costs = text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("estimated cost: ")?;
-        rest.split('%').next()?.parse().ok()
-    });
-    let costs: Vec<f64> = costs.collect();
-    println!("{asked:?}: {memory} bytes, costs {costs:?}");
-    Taken {
-        cost: *costs.last().unwrap(),
-        memory,
-    }
-}
-
-fn printed(mut output: ChildStdout) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        // What is no text was printed by somebody else.
-        let _ = output.read_to_string(&mut text);
-        text
-    })
-}
-
-#[test]
-#[ignore = "imports 40,000 blocks into a real CKB node, twice: make test-traces"]
-fn to_tell_of_the_blocks_of_an_import_keeps_to_the_budget_and_takes_little_memory() {
-    let budget = ckb_probe_crds::Overhead::default().max_percent;
-    let nothing = taken(&["rocksdb", "--operations", "WalSync", "--no-health"]);
-    let blocks = taken(&["chain"]);
-    assert!(
-        blocks.cost > 0.0 && blocks.cost <= budget,
-        "{}",
-        blocks.cost
-    );
-    let more = blocks.memory.saturating_sub(nothing.memory);
-    assert!(more <= MOST_MEMORY, "{more}");
 }
