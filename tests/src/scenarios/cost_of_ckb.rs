@@ -156,7 +156,9 @@ impl Import {
         let script = repository().join("scripts/build-chain.sh");
         let chain = command(&script.to_string_lossy(), &[&blocks], None).await?;
         let chain = PathBuf::from(chain.trim());
-        let folder = repository().join("target/e2e").join(name);
+        // A kubelet takes no path that has dots in it.
+        let root = fs::canonicalize(repository()).map_err(Failure::at(&repository()))?;
+        let folder = root.join("target/e2e").join(name);
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(Failure::at(&folder))?;
         }
