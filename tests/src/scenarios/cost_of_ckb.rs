@@ -207,6 +207,8 @@ fn pod(scene: &Scene<'_>, name: &str, folder: &Path, chain: &Path) -> Value {
                 "image": "registry.local/ckb-probe/ckb:dev",
                 "imagePullPolicy": "IfNotPresent",
                 "args": ["import", "-C", "/node", "/chain/blocks.jsonl"],
+                // The image has no folder for what is there for a while, and an import has such.
+                "env": [{ "name": "TMPDIR", "value": "/node" }],
                 "resources": { "limits": { "cpu": LIMIT, "memory": "1Gi" } },
                 "volumeMounts": [
                     { "name": "node", "mountPath": "/node" },
