@@ -61,7 +61,7 @@ ckb-compat: ## whether releases of CKB are measured, for docs/compatibility.md: 
 gate: ## what must pass before a change lands: half an hour
 	.ci/run
 
-nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, the oldest Kubernetes, a capture, what a node in a pod is cost, scale, upgrade, bench, the book, a browser, Fiber's binding, krew and write amplification, one after the other: a night
+nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, the oldest Kubernetes, a capture, scale, upgrade, bench, the book, a browser, Fiber's binding, krew and write amplification, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/, alerts, dashboards

@@ -8,7 +8,6 @@
 #   kernels        each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
 #   kubernetes     the end-to-end tests on the oldest Kubernetes that is enough
 #   capture        the end-to-end test whose load must be as usual for a quarter of an hour before a fault is planted in it
-#   cost           what measuring costs a real CKB node in a pod, as it imports a chain and as it mines
 #   scale          the operator beside 1,000 nodes, and other loads
 #   upgrade        an earlier release, upgraded to this one and this one downgraded again, while it measures
 #   bench          what probing costs and how true its figures are, with each bound that it misses a failure
@@ -34,7 +33,6 @@ part() {
     kernels) make test-kernels ;;
     kubernetes) make test-kubernetes ;;
     capture) scripts/setup.sh build cluster && scripts/e2e.sh rocksdb --only capture ;;
-    cost) scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb --only cost_of_ckb ;;
     scale) make scale ;;
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
@@ -54,12 +52,12 @@ part() {
       scripts/setup.sh build &&
         cargo test --locked --package ckb-probe-tests --test amplification -- --ignored --nocapture --test-threads 1
       ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|cost|scale|upgrade|bench|book|browser|report|binding|krew|amplification]..." ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book|browser|report|binding|krew|amplification]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels kubernetes capture cost scale upgrade bench book browser report binding krew amplification
+(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book browser report binding krew amplification
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

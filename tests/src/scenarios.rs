@@ -9,7 +9,6 @@ mod broken;
 mod capture;
 mod column_families;
 mod cost;
-mod cost_of_ckb;
 mod dashboards;
 mod deletion;
 mod doors;
@@ -100,7 +99,7 @@ const LONG: [&str; 9] = [
 ];
 
 /// Those that take longer than a gate has: `make nightly` plays them, and whoever names them.
-const NIGHTLY: [&str; 2] = ["capture", "cost_of_ckb"];
+const NIGHTLY: [&str; 1] = ["capture"];
 
 impl Scenario {
     /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
@@ -179,7 +178,6 @@ pub const ALL: &[Scenario] = scenarios! {
     capture: StandIn, Others, "a profile that waits for an anomaly is taken once a fault is planted, shows the function that it is in, and never before";
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
-    cost_of_ckb: Either, Nobody, "what a CkbProbe costs a node that imports, and one that mines, is found by turns, beside what the estimate says";
     everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
     deletion: Either, NoOther, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";
