@@ -6,6 +6,9 @@
     reason = "where it panics, a test fails"
 )]
 
+#[path = "functions/libraries.rs"]
+mod libraries;
+
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -169,99 +172,6 @@ fn where_a_process_executes_what_lacks_the_functions_that_is_said_and_nothing_is
     probe.says(lacks);
     let (_, said) = probe.ended();
     assert!(said.ends_with(lacks), "{said}");
-}
-
-#[test]
-fn a_library_that_is_opened_anew_is_measured_in_the_file_that_it_is_by_then() {
-    let folder = Folder::new();
-    let library = folder.compile("cc", "opened.c", "opened.so", &["-shared", "-fPIC"]);
-    let program = folder.compile("cc", "opens.c", "opens", &["-ldl"]);
-    let mut process = Fixture::start_with(&program, &[library.to_str().unwrap()]);
-    process.tell("open");
-    let arguments = words("functions --json --match opened --library opened.so");
-    let mut probe = Probe::start(process.pid(), &arguments);
-    let count = |line: &serde_json::Value| -> u64 {
-        line["figures"]["count"].as_str().unwrap().parse().unwrap()
-    };
-    probe.is_attached();
-    process.tell("call 50");
-    // The same file, wherever it is mapped, goes on being counted; and so it does while another has taken its path.
-    for order in ["close", "open", "call 30"] {
-        process.tell(order);
-    }
-    let other = folder.path("other.so");
-    std::fs::copy(&library, &other).unwrap();
-    std::fs::rename(&other, &library).unwrap();
-    process.tell("call 20");
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    probe.line_while(|line| count(line) == 100, || {});
-    process.tell("close");
-    process.tell("open");
-    let said = format!(
-        "ckb-probe: process {} has opened another file as {} by now, which is measured anew: what it called until then is not counted\n",
-        process.pid(),
-        library.display()
-    );
-    probe.says(&said);
-    let mut told = 0;
-    let seen = probe.line_while(
-        |line| count(line) > 100,
-        || {
-            process.tell("call 1");
-            told += 1;
-        },
-    );
-    process.tell("call 2000");
-    let (rows, all) = probe.rows();
-    let counted = rows.counts()["opened"] - 2_000;
-    assert!((count(&seen)..=100 + told).contains(&counted), "{counted}");
-    assert_eq!(all, said);
-}
-
-#[test]
-fn a_library_that_is_written_over_in_place_is_measured_as_what_it_is_by_then() {
-    let folder = Folder::new();
-    let library = folder.compile("cc", "opened.c", "opened.so", &["-shared", "-fPIC"]);
-    // The function is elsewhere in it.
-    let moved = ["-shared", "-fPIC", "-DMOVED"];
-    let other = folder.compile("cc", "opened.c", "other.so", &moved);
-    let program = folder.compile("cc", "opens.c", "opens", &["-ldl"]);
-    let mut process = Fixture::start_with(&program, &[library.to_str().unwrap()]);
-    process.tell("open");
-    let arguments = words("functions --json --match opened --library opened.so");
-    let mut probe = Probe::start(process.pid(), &arguments);
-    let count = |line: &serde_json::Value| -> u64 {
-        line["figures"]["count"].as_str().unwrap().parse().unwrap()
-    };
-    probe.is_attached();
-    process.tell("call 50");
-    probe.line_while(|line| count(line) == 50, || {});
-    process.tell("close");
-    // As `cp` does.
-    let inode = |path| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(path).unwrap());
-    let before = inode(&library);
-    std::fs::copy(&other, &library).unwrap();
-    assert_eq!(inode(&library), before);
-    process.tell("open");
-    let said = format!(
-        "ckb-probe: process {} has {} open, which was written to by now, which is measured anew: what it called until then is not counted\n",
-        process.pid(),
-        library.display()
-    );
-    probe.says(&said);
-    let mut told = 0;
-    let seen = probe.line_while(
-        |line| count(line) > 50,
-        || {
-            process.tell("call 1");
-            told += 1;
-        },
-    );
-    process.tell("call 2000");
-    let (rows, all) = probe.rows();
-    let counted = rows.counts()["opened"] - 2_000;
-    assert!((count(&seen)..=50 + told).contains(&counted), "{counted}");
-    assert_eq!(all, said);
 }
 
 /// Has the main thread end, and leave the process to another.

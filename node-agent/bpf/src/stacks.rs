@@ -179,16 +179,16 @@ impl Allocator {
 
     /// Of the maps that are for what a process says by itself, how many entries they have.
     fn sizes(&self) -> [(&'static str, u32); 2] {
-        let remembered = if self.said.is_empty() {
-            1
-        } else {
-            allocations::REMEMBERED
-        };
         [
             ("OPERANDS", self.said.len().max(1) as u32),
-            ("SAID", remembered),
+            remembered(!self.said.is_empty()),
         ]
     }
+}
+
+/// How many entries the map has of what a process has said that it allocated, where it says that.
+fn remembered(says: bool) -> (&'static str, u32) {
+    ("SAID", if says { allocations::REMEMBERED } else { 1 })
 }
 
 /// How long the kernel makes a tick, in nanoseconds: as often it sets the clock that tells the time of the last one.
@@ -212,12 +212,7 @@ impl Stacks {
         } else {
             slots_of_all_cpus()
         };
-        let remembered = if remembers {
-            allocations::REMEMBERED
-        } else {
-            1
-        };
-        let sizes = [("SLOTS", slots), ("SAID", remembered)];
+        let sizes = [("SLOTS", slots), remembered(remembers)];
         let shapes = memory::shapes(programs::named("stacks")?, &sizes)?;
         Ok(memory::sum(&shapes, memory::possible_cpus()))
     }

@@ -11,6 +11,7 @@ mod memory;
 mod pace;
 mod reader;
 mod room;
+mod said;
 mod wait;
 
 use std::{

@@ -4,11 +4,13 @@
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
-    fs::{self, File},
+    fs::File,
     io::{BufRead, BufReader, Read},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::{ProcessId, survivor::directory, symbols::MAPS_LIMIT};
 
@@ -38,6 +40,20 @@ struct Written {
     time: (i64, i64),
 }
 
+impl Written {
+    /// Of the file that has this path in that root, whatever links are on the way: they are the process's, and lead nowhere else.
+    fn of(root: &File, path: &Path) -> Option<Self> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let file = openat2(root, path, flags, Mode::empty(), resolve).ok()?;
+        let file = File::from(file).metadata().ok()?;
+        Some(Self {
+            bytes: file.len(),
+            time: (file.mtime(), file.mtime_nsec()),
+        })
+    }
+}
+
 /// What became of a file that was mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -54,13 +70,10 @@ impl Libraries {
         let mut all = File::open(own.join("maps"))
             .map(|maps| Self::read(BufReader::new(maps.take(MAPS_LIMIT))))
             .unwrap_or_default();
-        let root = own.join("root");
-        for (path, mapped) in &mut all.0 {
-            let path = path.strip_prefix("/").unwrap_or(path);
-            mapped.written = fs::metadata(root.join(path)).ok().map(|file| Written {
-                bytes: file.len(),
-                time: (file.mtime(), file.mtime_nsec()),
-            });
+        if let Ok(root) = File::open(own.join("root")) {
+            for (path, mapped) in &mut all.0 {
+                mapped.written = Written::of(&root, path);
+            }
         }
         all
     }
@@ -156,6 +169,27 @@ mod tests {
         // Each is told.
         let other = "00400000-00401000 r-xp 00000000 fe:00 80      /bin/own";
         assert_eq!(before.changes(&read(&[other, new])).count(), 2);
+    }
+
+    #[test]
+    fn a_file_is_looked_at_in_the_processs_own_root_whatever_links_are_on_the_way() {
+        let folder = ckb_probe_testkit::Folder::new();
+        let root = folder.path("root");
+        std::fs::create_dir_all(root.join("elsewhere")).unwrap();
+        std::fs::write(root.join("elsewhere/own.so"), "own").unwrap();
+        // Outside of it there is another of that path.
+        let outside = folder.path("elsewhere");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("own.so"), "another").unwrap();
+        std::os::unix::fs::symlink("/elsewhere", root.join("lib")).unwrap();
+        std::os::unix::fs::symlink(&outside, root.join("out")).unwrap();
+        std::os::unix::fs::symlink("../../elsewhere", root.join("up")).unwrap();
+        let opened = File::open(&root).unwrap();
+        let bytes = |path: &str| Written::of(&opened, Path::new(path)).map(|file| file.bytes);
+        assert_eq!(bytes("/elsewhere/own.so"), Some(3));
+        assert_eq!(bytes("/lib/own.so"), Some(3));
+        assert_eq!(bytes("/up/own.so"), Some(3));
+        assert_eq!(bytes("/out/own.so"), None);
     }
 
     #[test]

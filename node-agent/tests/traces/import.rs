@@ -6,11 +6,10 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Folder, Probe, collector::built, is_linked, wait_until};
+use ckb_probe_testkit::{Folder, Probe, collector::built, is_linked, run, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -19,7 +18,24 @@ fn chain() -> PathBuf {
     std::env::var_os("CKB_PROBE_LONG_CHAIN").unwrap().into()
 }
 
-/// A node that has not begun to import a chain.
+/// A real node, which imports a chain into a folder.
+pub fn imports(chain: &Path, folder: &Folder) -> Child {
+    let data = folder.path("node");
+    run(Command::new("cp")
+        .arg("-r")
+        .arg(chain.join("config"))
+        .arg(&data));
+    Command::new(built("ckb", "CKB").join("bin/ckb"))
+        .args(["import", "-C"])
+        .arg(&data)
+        .arg(chain.join("blocks.jsonl"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// One that has not begun.
 struct Import {
     node: Child,
     _folder: Folder,
@@ -28,23 +44,8 @@ struct Import {
 impl Import {
     fn halted() -> Self {
         let folder = Folder::new();
-        let (chain, data) = (chain(), folder.path("node"));
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(chain.join("config"))
-            .arg(&data)
-            .status();
-        assert!(copied.unwrap().success());
-        let node = Command::new(built("ckb", "CKB").join("bin/ckb"))
-            .args(["import", "-C"])
-            .arg(&data)
-            .arg(chain.join("blocks.jsonl"))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
         let import = Self {
-            node,
+            node: imports(&chain(), &folder),
             _folder: folder,
         };
         // It opens a database first, and has its libraries before that.
@@ -104,11 +105,14 @@ fn each_block_of_an_import_is_told_once_as_the_chain_has_it_and_none_that_it_has
     let mut import = Import::halted();
     let asked = ["chain", "--threshold", "0s", "--events"];
     let mut probe = Probe::start(import.node.id(), &asked);
-    wait_until("what tells of blocks", || {
-        is_linked(probe.pid().as_raw_nonzero().get() as u32)
-    });
     // How it attaches is tried out before, by links that go again.
-    sleep(Duration::from_secs(3));
+    let mut since = Instant::now();
+    wait_until("what tells of blocks, for good", || {
+        if !is_linked(probe.pid().as_raw_nonzero().get() as u32) {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(3)
+    });
     import.runs();
     let (lines, said) = probe.ended();
     let mut told: BTreeMap<u64, Block> = BTreeMap::new();

@@ -16,6 +16,8 @@ use ckb_probe_testkit::{
 };
 use serde_json::Value;
 
+use super::import::imports;
+
 /// Jaeger, which keeps in memory what it takes.
 struct Jaeger {
     child: Child,
@@ -105,21 +107,7 @@ fn the_slowest_block_is_found_in_jaeger_by_its_height() {
     let folder = Folder::new();
     let jaeger = Jaeger::start(&folder);
     let chain = chain();
-    let data = folder.path("node");
-    let copied = Command::new("cp")
-        .arg("-r")
-        .arg(chain.join("config"))
-        .arg(&data)
-        .status();
-    assert!(copied.unwrap().success());
-    let mut node = Command::new(built("ckb", "CKB").join("bin/ckb"))
-        .args(["import", "-C"])
-        .arg(&data)
-        .arg(chain.join("blocks.jsonl"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut node = imports(&chain, &folder);
     let endpoint = format!("http://{}", jaeger.otlp);
     let asked = super::every_block(&endpoint);
     let mut probe = Probe::start(node.id(), &asked);

@@ -1,23 +1,18 @@
-//! The allocator of a process: where it is seen at work, or says by itself what it does, and which functions are its own and no callers of it.
+//! The allocator of a process: where it is seen at work, unless the process [says by itself](said) what it allocates, and which functions are its own and
+//! no callers of it.
 
 use std::collections::BTreeSet;
 
-use ckb_probe_symbols::elf::{SiteError, UsdtSite};
+use ckb_probe_symbols::elf::SiteError;
 
-use super::{Call, StacksError};
+use super::{Call, StacksError, said};
 use crate::{
     kernel::{
-        CalibratedTier, LookedAt, Operand, Site,
+        CalibratedTier, LookedAt, Site,
         stacks::{Allocator, allocations},
     },
-    mechanism::{
-        Refusal,
-        calls::{Kept, Numbered, usdt_operand},
-    },
-    observe::{
-        FirstInstruction, ProcessId, SymbolCache, SymbolName, UsdtCache, UsdtFile, find_symbols,
-        find_usdt,
-    },
+    mechanism::Refusal,
+    observe::{FirstInstruction, ProcessId, SymbolCache, SymbolName, find_symbols},
 };
 
 /// What jemalloc 5.3 calls the functions in which it is seen, with what they are among [`allocations`]: in Rust's crates, and by itself.
@@ -75,112 +70,9 @@ pub enum NoAllocator {
     #[error(
         "the process says by itself what it allocates and frees, at more than {most} places of its files, which is as many as are attached to: it is \
          not looked at, as a part would be told as all",
-        most = PLACES
+        most = said::PLACES
     )]
     Places,
-}
-
-/// Where a process says by itself what it allocates and frees, if it does: probes of this provider, the names of the two, with what they are
-/// among [`allocations`], and which of their arguments are the address, and for how many bytes that stands. A process has a sampler of its own then,
-/// which wants no more than that it is looked at (OpenTelemetry's eBPF profiler, design document 3).
-const PROVIDER: &str = "otel_memory";
-const SAYS_ALLOCATED: Says = Says {
-    name: "alloc",
-    role: allocations::SAYS_ALLOCATED,
-    address: 1,
-    weight: 3,
-};
-const SAYS_FREED: Says = Says {
-    name: "free",
-    role: allocations::SAYS_FREED,
-    address: 1,
-    // It is told nothing of that: the address is all there is.
-    weight: 1,
-};
-
-/// At so many places at the most: one for each probe in an allocator, and more only where it was inlined. A target's notes may name as many as
-/// they like.
-const PLACES: usize = 64;
-
-/// A probe by which a process says what it does.
-#[derive(Clone, Copy)]
-struct Says {
-    name: &'static str,
-    role: u32,
-    address: u8,
-    weight: u8,
-}
-
-impl Says {
-    /// Its places in a file, and what is read there.
-    fn places(self, file: &UsdtFile) -> Result<Vec<(Site, [Operand; 2])>, Refusal> {
-        let is_its = |site: &&_| {
-            let UsdtSite { provider, name, .. } = *site;
-            provider == PROVIDER && name == self.name
-        };
-        let sites = file.probes.sites.iter().filter(is_its);
-        sites
-            .map(|site| {
-                let number = |number| {
-                    let kind = Kept::Integer;
-                    usdt_operand(site, Numbered { number, kind })
-                };
-                let operands = [number(self.address)?, number(self.weight)?];
-                let symbol = format!("{PROVIDER}:{}", self.name);
-                let place = Site {
-                    entry_only: true,
-                    semaphore: site.semaphore,
-                    hit: Some(LookedAt::default()),
-                    ..Site::plain(&symbol, file.binary.clone(), site.offset, self.role as u8)
-                };
-                Ok((place, operands))
-            })
-            .collect()
-    }
-}
-
-/// Where a process says by itself what it allocates; None where it does not, or its files have no notes that can be read.
-fn said(
-    process: ProcessId,
-    means: &CalibratedTier,
-) -> Result<Option<(Allocator, u64)>, StacksError> {
-    let files = match find_usdt(process, &UsdtCache::default()) {
-        Ok(files) => files,
-        Err(error) => {
-            tracing::debug!(%error, "what it allocates is not looked for among its USDT probes");
-            return Ok(None);
-        }
-    };
-    let mut places = Vec::new();
-    for file in &files {
-        let mut refused = file.probes.refused.iter();
-        if let Some(refused) = refused.find(|site| site.provider == PROVIDER) {
-            return Err(NoAllocator::Refused(refused.name.clone(), refused.why).into());
-        }
-        let mut known = BTreeSet::new();
-        for says in [SAYS_ALLOCATED, SAYS_FREED] {
-            for (site, operands) in says.places(file).map_err(NoAllocator::Unreadable)? {
-                // One place that several notes tell of is met once.
-                if known.insert((site.offset, site.slot)) {
-                    places.push((site, operands));
-                }
-                if places.len() > PLACES {
-                    return Err(NoAllocator::Places.into());
-                }
-            }
-        }
-    }
-    let allocates = |(site, _): &(Site, _)| u32::from(site.slot) == SAYS_ALLOCATED.role;
-    if !places.iter().any(allocates) {
-        return Ok(None);
-    }
-    let (sites, said) = places.into_iter().unzip();
-    let allocator = Allocator {
-        tier: means.tier,
-        sites,
-        said,
-    };
-    Ok(Some((allocator, means.calibration.counted_cost_ns)))
 }
 
 /// What is known of the allocator, and what each time that it is met costs the process, in nanoseconds.
@@ -188,7 +80,7 @@ pub(super) fn find(
     process: ProcessId,
     means: &CalibratedTier,
 ) -> Result<(Allocator, u64), StacksError> {
-    match said(process, means)? {
+    match said::find(process, means)? {
         Some(found) => Ok(found),
         None => jemalloc(process, means),
     }

@@ -23,8 +23,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Until a node that was just executed has its allocator in its memory.
 const LOADED: Duration = Duration::from_millis(50);
 
-/// From its first program in the kernel until it samples: it tries out how functions are attached to.
-const BEGIN: Duration = Duration::from_secs(4);
+/// Until it samples: before, it tries out how functions are attached to.
+const BEGIN: Duration = Duration::from_secs(60);
+
+/// The program that it meets an allocator by.
+const PROGRAM: &str = "hit";
 
 /// What is written for the sampler's stacks.
 const FILE: &str = "allocations.pb.gz";
@@ -69,9 +72,7 @@ async fn with_profiles(settings: &Settings) -> Result<(Found, Allocated)> {
     let first = dump(&folder, &format!(".i{FIRST}.")).await?;
     // Nothing is allocated from its profile until it is sampled, nor from the last one until it is not.
     let stopped = process.stop().await?;
-    let profiling =
-        Profiling::start(settings, 2, process, FILE, &["--mode", "allocations"]).await?;
-    sleep(BEGIN).await;
+    let profiling = sampled(settings, process).await?;
     drop(stopped);
     let last = dump(&folder, &format!(".i{LAST}.")).await?;
     let stopped = process.stop().await?;
@@ -94,12 +95,22 @@ async fn released(settings: &Settings, other: &Allocated) -> Result<Found> {
     let process = import.process().await?;
     sleep(LOADED).await;
     let stopped = process.stop().await?;
-    let profiling =
-        Profiling::start(settings, 2, process, FILE, &["--mode", "allocations"]).await?;
-    sleep(BEGIN).await;
+    let profiling = sampled(settings, process).await?;
     drop(stopped);
     import.finish().await?;
     Ok(beside(other, &told(profiling).await?))
+}
+
+/// Has who allocates in it sampled, from now on.
+async fn sampled(settings: &Settings, process: Process) -> Result<Profiling> {
+    let options = ["--mode", "allocations"];
+    let profiling = Profiling::start(settings, 2, process, FILE, &options).await?;
+    wait::until("the allocator to be attached to", BEGIN, async || {
+        let linked = account::is_linked(profiling.process(), PROGRAM).await?;
+        expect(linked, format!("a link of {PROGRAM}"), || "none")
+    })
+    .await?;
+    Ok(profiling)
 }
 
 /// The profile of this kind and number, once it is begun, which is when it is taken.
