@@ -2,7 +2,8 @@
 
 use std::{io, thread, time::Duration};
 
-use rustix::process::{Pid, Signal, getpgid, getpgrp, getpid, getppid, getsid, kill_process};
+use nix::unistd::{Pid, getpgid, getpgrp, getppid, getsid};
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::{runtime::Builder, time::timeout};
 
 use crate::{interrupts::Interrupts, terminal::is_in_background};
@@ -13,6 +14,12 @@ pub(crate) const NOBODY: &str = "not suspended: it has no shell that would have 
 /// What came while it was stopped comes as it goes on, and is known so soon after that.
 const TOLD: Duration = Duration::from_millis(50);
 
+/// The first process of all, or of a PID namespace.
+const INIT: Pid = Pid::from_raw(1);
+
+/// What has no number here, as it is from outside of the PID namespace.
+const OUTSIDE: Pid = Pid::from_raw(0);
+
 /// Whether anybody would have it go on: a shell of its session, outside of its process group. The kernel, too, spares orphaned groups at Ctrl-Z,
 /// of which no process has a parent in another group of the session: who stops itself in one does so for good.
 ///
@@ -20,17 +27,20 @@ const TOLD: Duration = Duration::from_millis(50);
 /// there as long as the first process of the session is: that a shell within another one has left such a job is not seen. Where it is of another
 /// session, that another process of the group has a shell is not seen: this one is not suspended then, and keeps within its budget.
 pub fn is_resumable() -> bool {
-    let (Some(parent), Ok(session)) = (getppid(), getsid(None)) else {
+    // Groups and sessions from outside of a PID namespace have the number 0 within it: a shell in a container often is of such a session.
+    // rustix has no number for them.
+    let Ok(session) = getsid(None) else {
         return false;
     };
-    let group = getpgrp();
+    let (parent, group) = (getppid(), getpgrp());
     // Whoever is left behind has the first process of all for a parent, whose session may be from outside of the namespace, and has no number then.
-    let is_left = parent == Pid::INIT && session != Pid::INIT;
-    if group == session || is_left || getsid(Some(parent)) != Ok(session) {
+    let is_left = parent == INIT && session != INIT;
+    let is_outside = parent == OUTSIDE;
+    if is_outside || group == session || is_left || getsid(Some(parent)) != Ok(session) {
         return false;
     }
     match getpgid(Some(parent)) {
-        Ok(of_parent) if of_parent == group => getpgid(Some(session)).is_ok(),
+        Ok(of_parent) if of_parent == group => session == OUTSIDE || getpgid(Some(session)).is_ok(),
         of_parent => of_parent.is_ok(),
     }
 }
