@@ -203,8 +203,8 @@ pub struct AgentStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// The name of the check: `Kernel`, `Btf`, `Capabilities`, `PerfEventParanoid`, `Lockdown`, `UprobePmu`, `SeccompReturn`,
-    /// or a way to attach: `session`, `uprobe-multi`, `perf-event`.
+    /// The name of the check: `Kernel`, `PidNamespace`, `Btf`, `Capabilities`, `PerfEventParanoid`, `Lockdown`, `UprobePmu`,
+    /// `SeccompReturn`, or a way to attach: `session`, `uprobe-multi`, `perf-event`.
     pub name: String,
     /// Whether the fastest and most complete way of measuring is possible, as far as this check goes.
     pub passed: bool,

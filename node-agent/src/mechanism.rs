@@ -32,7 +32,7 @@ pub use config::{
 };
 pub(crate) use event::listed;
 pub use event::{DURATION, Detail, Event, MOST_WEIGHT, OperationTime, short_name};
-pub use node::{Node, NodePolicy};
+pub use node::{Foreign, Node, NodePolicy};
 use profile::Finished;
 use shared::OneGroup;
 

@@ -39,7 +39,7 @@ pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use libraries::{Change, Libraries};
 pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
-pub use namespaces::{HeldNamespace, Namespaces};
+pub use namespaces::{HeldNamespace, Namespaces, are_numbers_the_kernels};
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{

@@ -8,7 +8,7 @@ use ckb_probe_crds::{Check, Reason};
 
 use crate::{
     kernel::{Attempt, CalibratedTier, Tier, try_tiers},
-    mechanism::Refusal,
+    mechanism::{Foreign, Refusal},
     observe::NodeFacts,
 };
 
@@ -23,13 +23,19 @@ pub struct Preflight {
 
 /// Nothing can be measured on this node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no way to attach works: {0}")]
+#[error("{0}")]
 pub struct Unmeasurable(String);
 
 impl Unmeasurable {
     /// For these reasons.
     pub fn since(reasons: impl Into<String>) -> Self {
-        Self(reasons.into())
+        Self(format!("no way to attach works: {}", reasons.into()))
+    }
+}
+
+impl From<Foreign> for Unmeasurable {
+    fn from(foreign: Foreign) -> Self {
+        Self(foreign.to_string())
     }
 }
 
@@ -40,7 +46,11 @@ pub fn preflight(forced: Option<Tier>) -> Preflight {
     let attempts = try_tiers(forced, facts.confined);
     let checks = checks(&facts, &attempts);
     Preflight {
-        means: means(&attempts).ok_or_else(|| unmeasurable(&checks)),
+        means: match means(&attempts) {
+            Some(means) if facts.kernels_numbers => Ok(means),
+            Some(_) => Err(Foreign.into()),
+            None => Err(unmeasurable(&checks)),
+        },
         checks,
     }
 }
@@ -65,7 +75,7 @@ fn unmeasurable(checks: &[Check]) -> Unmeasurable {
     let reasons: Vec<String> = failed
         .map(|check| format!("{}: {}", check.name, check.detail))
         .collect();
-    Unmeasurable(reasons.join("; "))
+    Unmeasurable::since(reasons.join("; "))
 }
 
 impl From<Unmeasurable> for Refusal {

@@ -236,6 +236,38 @@ fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
     );
 }
 
+/// Its numbers are others there than in the kernel, where they would be some other process's.
+#[test]
+fn in_a_pid_namespace_of_its_own_it_measures_nobody_and_says_why() {
+    for words in [
+        "syscalls --pid 1",
+        "tcp --pid 1",
+        "functions --match main --pid 1",
+        "profile --pid 1 --duration 1s",
+        "check --pid 1",
+    ] {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--mount-proc"]);
+        // The first of the namespace is who is asked for.
+        command.args(["sh", "-c", "\"$@\"; exit $?", "sh", CKB_PROBE]);
+        let output = command.args(words.split(' ')).output().unwrap();
+        let [said, complained] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        assert_eq!(output.status.code(), Some(1), "{words}: {said}{complained}");
+        // Some of them keep to the width of a terminal.
+        let whole: Vec<_> = said
+            .split_whitespace()
+            .chain(complained.split_whitespace())
+            .collect();
+        let whole = whole.join(" ");
+        assert!(
+            whole.contains("this runs in a PID namespace of its own, where processes go by other numbers than in the kernel"),
+            "{words}: {whole}"
+        );
+        assert!(!said.contains("estimated cost"), "{words}: {whole}");
+    }
+}
+
 #[test]
 fn what_one_question_lacks_keeps_no_other_from_being_measured_and_is_told_by_name() {
     // Busy enough for slices of it to come soon, where others load the machine, too.

@@ -340,24 +340,6 @@ fn what_its_shell_has_left_behind_is_not_suspended() {
     assert!(!stopped);
 }
 
-/// As by `kubectl exec` or `unshare`: the session is from outside of the PID namespace, and has no number within it.
-#[test]
-fn in_a_session_without_a_number_it_is_suspended_all_the_same() {
-    let tests = std::env::current_exe().unwrap();
-    let mut again = Command::new("unshare");
-    again.args(["--mount", "--pid", "--fork", "--mount-proc"]);
-    // The first process of a namespace is whose children those become that are left behind.
-    again.args(["sh", "-c", "\"$@\"; exit $?", "sh"]);
-    again.arg(tests).arg("--exact").args([
-        "who_reads_nothing_does_not_keep_it_from_being_suspended",
-        "what_its_shell_has_left_behind_is_not_suspended",
-    ]);
-    let _turn = in_turn();
-    let output = again.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("2 passed; 0 failed"), "{said}");
-}
-
 #[test]
 fn what_nobody_would_have_go_on_is_not_suspended_and_says_why() {
     let _turn = in_turn();

@@ -70,3 +70,46 @@ fn is_told_to_end() -> bool {
     });
     matches!(told.join(), Ok(Ok(true)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::is_resumable;
+
+    /// What is expected of the process that is asked, which is of these tests.
+    const EXPECTED: &str = "CKB_PROBE_TEST_IS_RESUMABLE";
+    const ASKED: &str = "suspension::tests::who_is_asked_answers_as_expected";
+
+    #[test]
+    fn who_is_asked_answers_as_expected() {
+        if let Ok(expected) = std::env::var(EXPECTED) {
+            assert_eq!(is_resumable().to_string(), expected);
+        }
+    }
+
+    /// As by `unshare`, or with a shell that the first process of a machine began: rustix has no number for such a session.
+    #[test]
+    fn a_session_from_outside_of_the_pid_namespace_is_one_all_the_same() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let asked = std::env::current_exe().unwrap();
+        let answers = |script: &str, expected: &str| {
+            let mut first = Command::new("unshare");
+            first.args(["--mount", "--pid", "--fork", "--mount-proc"]);
+            // What follows keeps it from becoming the program itself.
+            first.args(["bash", "-c", &format!("{script}; exit $?"), "bash"]);
+            first.arg(&asked).args(["--exact", ASKED]);
+            let output = first.env(EXPECTED, expected).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{script}: {said}");
+            assert!(said.contains("1 passed"), "{said}");
+        };
+        // A job of a shell that goes on, one that is left to the first process, and one of the group that the session began.
+        let shell = r#"bash -c 'set -m; "$@" & wait $!; exit $?' bash "$@""#;
+        answers(shell, "true");
+        answers(r#"set -m; "$@" & wait $!"#, "false");
+        answers(r#"bash -c '"$@"; exit $?' bash "$@""#, "false");
+    }
+}

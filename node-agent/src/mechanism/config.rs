@@ -159,6 +159,9 @@ impl Batch {
 
     /// See [`Config::begin`].
     pub fn begin(self, context: BeginContext<'_>) -> Begun {
+        if let Some(foreign) = context.node.foreign {
+            return Begun::refused(self.places.iter().map(|_| foreign.into()));
+        }
         let mut configs = self.configs.into_iter();
         match configs.next() {
             Some(first) => first.begin_with(configs.collect(), context),

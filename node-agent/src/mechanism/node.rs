@@ -10,7 +10,10 @@ use std::{
 use ckb_probe_crds::Reason;
 
 use super::{Refusal, calls, kernel_functions::KernelRegistry};
-use crate::kernel::{CalibratedTier, memory};
+use crate::{
+    kernel::{CalibratedTier, memory},
+    observe::are_numbers_the_kernels,
+};
 
 /// By type and name.
 type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
@@ -37,9 +40,33 @@ impl Default for NodePolicy {
     }
 }
 
+/// Programs in the kernel would take other processes for those that are asked for, and count none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this runs in a PID namespace of its own, where processes go by other numbers than in the kernel: who is asked for would be taken for another \
+     process; in a container, share the host's PID namespace (hostPID: true, docker run --pid=host); a node that is a container itself, as those of \
+     kind, cannot be measured"
+)]
+pub struct Foreign;
+
+impl Foreign {
+    /// Fails where this is so.
+    pub fn check() -> Result<(), Self> {
+        are_numbers_the_kernels().then_some(()).ok_or(Self)
+    }
+}
+
+impl From<Foreign> for Refusal {
+    fn from(foreign: Foreign) -> Self {
+        Self::new(Reason::PreflightFailed, foreign.to_string())
+    }
+}
+
 /// What there is on a node for all of its processes. Clones are of the same.
 #[derive(Clone)]
 pub struct Node {
+    /// Why nothing is told of any process; None where it is.
+    pub foreign: Option<Foreign>,
     /// How functions of processes are attached to; or why they are not, which leaves other mechanisms working.
     pub tier: Result<CalibratedTier, Refusal>,
     /// What may be looked at.
@@ -66,6 +93,7 @@ impl Node {
     /// One where functions are attached to like this.
     pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
         Self {
+            foreign: Foreign::check().err(),
             tier,
             policy: Arc::default(),
             kernel: KernelRegistry::default(),

@@ -122,7 +122,7 @@ impl From<&StacksError> for Failure {
                 Reason::MemoryLimit
             }
             StacksError::Allocator(_) => Reason::SymbolNotFound,
-            StacksError::NoTier => Reason::PreflightFailed,
+            StacksError::NoTier | StacksError::Foreign(_) => Reason::PreflightFailed,
             _ => Reason::AttachFailed,
         };
         Self {

@@ -42,6 +42,7 @@ use crate::{
         memory::NoMemory,
         stacks::{FREED, MOVED, ON_CPU, Sampled, Stacks, allocations::TOLD_ALONE},
     },
+    mechanism::Foreign,
     observe::{ProcessId, Resident, SymbolsError, cpu_time, resident, thread_time},
 };
 
@@ -102,6 +103,9 @@ impl From<SamplerMode> for ProfileMode {
 /// Why stacks cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum StacksError {
+    /// No process goes by the number here that the kernel knows it by.
+    #[error(transparent)]
+    Foreign(#[from] Foreign),
     /// The kernel refused.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -175,6 +179,7 @@ impl StackSampler {
         frequency: u32,
         means: Option<&CalibratedTier>,
     ) -> Result<Self, StacksError> {
+        Foreign::check()?;
         let reader = Reader::of(process)?.complete()?;
         let period = Duration::from_secs(1) / frequency.max(1);
         let sampled = match mode {

@@ -62,6 +62,18 @@ impl Namespaces {
     }
 }
 
+/// What the first PID namespace has for a number, in each kernel: `PROC_PID_INIT_INO` of include/linux/proc_ns.h.
+const FIRST: u32 = 0xEFFF_FFFC;
+
+/// Whether processes have the numbers here that the kernel tells its programs, which are those of the first PID namespace. True where procfs
+/// does not say.
+pub fn are_numbers_the_kernels() -> bool {
+    fs::read_link("/proc/self/ns/pid").map_or(true, |link| {
+        let number = link.to_str().and_then(parse);
+        number.is_none_or(|number| number == FIRST)
+    })
+}
+
 fn namespace(pid: u32, name: &str) -> io::Result<u32> {
     let link = fs::read_link(directory(pid).join("ns").join(name))?;
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);

@@ -29,6 +29,8 @@ pub struct NodeFacts {
     pub uprobe_pmu: io::Result<u32>,
     /// Whether this program is confined by seccomp itself.
     pub confined: bool,
+    /// Whether processes go by the same numbers here as for the kernel.
+    pub kernels_numbers: bool,
 }
 
 impl NodeFacts {
@@ -45,6 +47,7 @@ impl NodeFacts {
             lockdown: lockdown.ok().and_then(|text| chosen(&text)),
             uprobe_pmu: number("/sys/bus/event_source/devices/uprobe/type"),
             confined: status.is_none_or(|status| is_confined_by(&status)),
+            kernels_numbers: super::are_numbers_the_kernels(),
         }
     }
 }

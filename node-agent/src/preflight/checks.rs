@@ -5,6 +5,7 @@ use ckb_probe_crds::{Check, display_nanos as nanos};
 use super::means;
 use crate::{
     kernel::{Attempt, Calibration, ConfinedReturn, Tier},
+    mechanism::Foreign,
     observe::NodeFacts,
 };
 
@@ -46,6 +47,7 @@ pub(super) fn checks(facts: &NodeFacts, attempts: &[(Tier, Attempt)]) -> Vec<Che
     let used = means(attempts).map(|means| means.tier);
     let facts_alone = [
         ("Kernel", kernel(facts)),
+        ("PidNamespace", pid_namespace(facts)),
         ("Btf", btf(facts)),
         ("Capabilities", capabilities(facts)),
         ("PerfEventParanoid", perf_event_paranoid(facts, used)),
@@ -95,6 +97,13 @@ fn version(release: &str) -> Option<(u32, u32)> {
         .split(|c: char| !c.is_ascii_digit())
         .map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
+}
+
+fn pid_namespace(facts: &NodeFacts) -> Finding {
+    match facts.kernels_numbers {
+        true => Ok("processes go by the numbers that the kernel tells programs".to_string()),
+        false => Err(Foreign.to_string()),
+    }
 }
 
 fn btf(facts: &NodeFacts) -> Finding {

@@ -31,6 +31,7 @@ fn facts() -> NodeFacts {
         lockdown: Some("none".to_string()),
         uprobe_pmu: Ok(8),
         confined: true,
+        kernels_numbers: true,
     }
 }
 
@@ -85,6 +86,24 @@ fn every_check_is_there_under_its_name_and_passes_on_a_node_that_has_everything(
     assert_eq!(
         detail(&checks, "perf-event"),
         "not needed, since session works"
+    );
+}
+
+#[test]
+fn where_processes_have_other_numbers_than_in_the_kernel_nothing_is_told_of_them() {
+    let facts = NodeFacts {
+        kernels_numbers: false,
+        ..facts()
+    };
+    let checks = checks(&facts, &sessions());
+    assert_eq!(failed(&checks), ["PidNamespace"]);
+    assert_eq!(detail(&checks, "PidNamespace"), Foreign.to_string());
+    let refusal = Refusal::from(Unmeasurable::from(Foreign));
+    assert_eq!(refusal.reason, Reason::PreflightFailed);
+    assert!(
+        refusal
+            .message
+            .ends_with("as those of kind, cannot be measured")
     );
 }
 

@@ -40,8 +40,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What an agent looks at on its node before it touches any target, as documented: of a node where something is measured, in the order in
 /// which it tells of them.
-pub const PREFLIGHT_CHECKS: [&str; 10] = [
+pub const PREFLIGHT_CHECKS: [&str; 11] = [
     "Kernel",
+    "PidNamespace",
     "Btf",
     "Capabilities",
     "PerfEventParanoid",
