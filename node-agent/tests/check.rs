@@ -277,7 +277,7 @@ fn what_one_question_lacks_keeps_no_other_from_being_measured_and_is_told_by_nam
     truth.begin().unwrap();
     // It has RocksDB's functions, and none of those by which blocks are known.
     let asked = ["--pid", &pid, "--preset", "latency"];
-    let (found, code) = diagnosed(&[&asked[..], &["--seconds", "8"]].concat());
+    let (found, code) = diagnosed(&[&asked[..], &["--seconds", "15"]].concat());
     assert_eq!(code, Some(1), "{found:#?}");
     let failed: Vec<_> = found
         .findings

@@ -14,7 +14,7 @@ pub struct CpuLimit {
 }
 
 impl CpuLimit {
-    /// One of a number that no other of this process has: so much time of each period. None where nobody has the controller, or it may not be
+    /// One of a number that no other of this process has: so much time of each period, which those outside of it leave to it. None where nobody has the controller, or it may not be
     /// used.
     pub fn new(number: u32, time: Duration, period: Duration) -> Option<Self> {
         let (time, period) = (time.as_micros(), period.as_micros());
@@ -32,11 +32,15 @@ impl CpuLimit {
         let settings = match kind {
             "cgroup2" => {
                 fs::write(above.join("cgroup.subtree_control"), "+cpu").ok()?;
-                vec![("cpu.max", format!("{time} {period}"))]
+                vec![
+                    ("cpu.max", format!("{time} {period}")),
+                    ("cpu.weight", "10000".to_owned()),
+                ]
             }
             _ => vec![
                 ("cpu.cfs_period_us", period.to_string()),
                 ("cpu.cfs_quota_us", time.to_string()),
+                ("cpu.shares", "262144".to_owned()),
             ],
         };
         let folder = above.join(format!("ckb-probe-test-{}-{number}", std::process::id()));
