@@ -6,10 +6,18 @@
     reason = "where it panics, a test fails"
 )]
 
-use std::{fs, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
+    sync::mpsc::channel,
+    thread,
+    time::Duration,
+};
 
-use ckb_probe_testkit::{Fixture, Folder, GroundTruth, ckb_probe, fixtures};
+use ckb_probe_testkit::{Fixture, Folder, GroundTruth, Probe, ckb_probe, fixtures};
 use ckb_probe_views::document::{Document, View};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// What is printed, which is one document.
 fn told(arguments: &[&str]) -> View {
@@ -133,6 +141,97 @@ fn a_record_is_told_with_exact_numbers_and_does_not_differ_from_itself() {
         assert_eq!((figure.change, &*figure.is), (0.0, "noise"), "{figure:?}");
         assert_eq!(figure.probe.as_deref(), Some("storage"));
     }
+}
+
+#[test]
+fn blocks_of_a_process_are_told_as_they_come_and_the_slowest_in_the_end() {
+    let mut node = Fixture::named("blocks", &[]);
+    let mut probe = Probe::start(node.pid(), &["blocks", "-o", "json"]);
+    let mut height = 0;
+    let first = probe.line_while(
+        |_| true,
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    node.tell("accept 1001 1040 3");
+    let (lines, _) = probe.events();
+    let told: Vec<u64> = [first]
+        .iter()
+        .chain(&lines)
+        .map(|line| {
+            let Document {
+                view: View::Event(event),
+                ..
+            } = Document::read(&line.to_string()).unwrap()
+            else {
+                panic!("{line}");
+            };
+            assert_eq!(
+                (event.probe.as_str(), event.event.row.as_str()),
+                ("blocks", "accepted")
+            );
+            event.event.details["height"].parse().unwrap()
+        })
+        .collect();
+    let expected: Vec<u64> = (told[0]..=height).chain(1001..=1040).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn blocks_of_a_process_are_told_to_people_in_lines_that_end_with_the_slowest() {
+    let mut node = Fixture::named("blocks", &[]);
+    let pid = node.pid().to_string();
+    let mut probe = Command::new(ckb_probe())
+        .args([
+            "blocks",
+            "--interval",
+            "100ms",
+            "--most",
+            "2",
+            "--pid",
+            &pid,
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(probe.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let (told, is_told) = channel();
+    let reader = thread::spawn(move || {
+        lines
+            .by_ref()
+            .inspect(|_| told.send(()).unwrap_or_default())
+            .collect::<Vec<_>>()
+    });
+    let mut height = 0;
+    while is_told.recv_timeout(Duration::from_millis(50)).is_err() {
+        height += 1;
+        node.tell(&format!("accept {height} {height} 3"));
+    }
+    node.tell("accept 1001 1004 3");
+    thread::sleep(Duration::from_secs(1));
+    kill_process(Pid::from_child(&probe), Signal::INT).unwrap();
+    assert!(probe.wait().unwrap().success());
+    let lines = reader.join().unwrap();
+    let heads = "HEIGHT    DURATION ROCKSDB  VERIFY  COMMIT     CPU     TXS  EXECUTABLE";
+    assert_eq!(lines[0], heads);
+    let end = lines.iter().position(String::is_empty).unwrap();
+    let heights = |lines: &[String]| -> Vec<u64> {
+        lines
+            .iter()
+            .map(|line| line.split(' ').next().unwrap().parse().unwrap())
+            .collect()
+    };
+    assert!(heights(&lines[1..end]).ends_with(&[1001, 1002, 1003, 1004]));
+    let last = &lines[end + 1..];
+    assert_eq!(last[0], format!("process {pid} (blocks)"));
+    assert_eq!((&*last[2], &*last[3]), ("newest", heads));
+    assert_eq!(heights(&last[4..6]), [1004, 1003]);
+    assert_eq!((&*last[7], &*last[8], last.len()), ("slowest", heads, 11));
 }
 
 #[test]

@@ -44,6 +44,16 @@ pub struct WatchArguments {
 }
 
 impl WatchArguments {
+    /// Whether lines of JSON are asked for.
+    pub fn is_document(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// How many of the newest and of the slowest are shown.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
     /// Whether something is said that is of a cluster alone.
     pub fn is_of_a_cluster(&self) -> bool {
         let ClusterArguments {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use ckb_probe_crds::{CkbProbe, EventStatus};
+use ckb_probe_crds::{CkbProbe, EventStatus, Probe};
 
 use crate::{
     document::Event,
@@ -44,22 +44,28 @@ impl Blocks {
             meta.namespace.as_deref().unwrap_or_default(),
             meta.name.as_deref().unwrap_or_default()
         );
+        let probes = probe.status.iter().flat_map(|status| &status.probes);
+        self.add(probes.flat_map(|of| {
+            of.events.iter().map(|event| Event {
+                subject: subject.clone(),
+                probe: of.name.clone(),
+                event: event.clone(),
+            })
+        }))
+    }
+
+    /// Takes those of these that are blocks; returns the ones that were not known yet, in the order of their heights.
+    pub fn add(&mut self, told: impl IntoIterator<Item = Event>) -> Vec<Event> {
         let mut new = BTreeMap::new();
-        for of in probe.status.iter().flat_map(|status| &status.probes) {
-            for event in &of.events {
-                let Some(height) = height(event) else {
-                    continue;
-                };
-                let time = event.time.as_ref().map(|time| time.0.to_string());
-                let key = (height, event.pod.clone(), time.unwrap_or_default());
-                if !self.blocks.contains_key(&key) {
-                    let event = Event {
-                        subject: subject.clone(),
-                        probe: of.name.clone(),
-                        event: event.clone(),
-                    };
-                    new.insert(key, event);
-                }
+        for one in told {
+            let event = &one.event;
+            let Some(height) = height(event) else {
+                continue;
+            };
+            let time = event.time.as_ref().map(|time| time.0.to_string());
+            let key = (height, event.pod.clone(), time.unwrap_or_default());
+            if !self.blocks.contains_key(&key) {
+                new.insert(key, one);
             }
         }
         self.blocks.extend(new.clone());
@@ -76,27 +82,37 @@ impl Blocks {
 
     /// The newest and the slowest, so many of each.
     pub fn text(&self, headline: &str, most: usize) -> String {
+        self.text_of("POD", headline, most)
+    }
+
+    /// The same, of blocks that are elsewhere than in pods.
+    pub fn text_of(&self, place: &str, headline: &str, most: usize) -> String {
         let mut text = cut(&one_line(headline), WIDTH) + "\n";
         let newest: Vec<&Event> = self.blocks.values().rev().take(most).collect();
         let mut slowest: Vec<&Event> = self.blocks.values().rev().collect();
         slowest.sort_by_key(|one| std::cmp::Reverse(duration(&one.event)));
         slowest.truncate(most);
-        table(&mut text, "newest", &newest);
-        table(&mut text, "slowest", &slowest);
+        table(&mut text, ("newest", place), &newest);
+        table(&mut text, ("slowest", place), &slowest);
         text
     }
 }
 
-fn table(text: &mut String, title: &str, blocks: &[&Event]) {
-    let _ = write!(text, "\n{title}\n{:<HEIGHT$}", "HEIGHT");
-    for (_, head) in COLUMNS {
-        let _ = write!(text, "{head:>COLUMN$}");
-    }
-    let _ = writeln!(text, "  POD");
+fn table(text: &mut String, (title, place): (&str, &str), blocks: &[&Event]) {
+    let _ = writeln!(text, "\n{title}\n{}", heads(place));
     for one in blocks {
         text.push_str(&line(&one.event));
         text.push('\n');
     }
+}
+
+/// What stands above the lines of blocks, of which each ends with where it was.
+pub fn heads(place: &str) -> String {
+    let mut text = format!("{:<HEIGHT$}", "HEIGHT");
+    for (_, head) in COLUMNS {
+        let _ = write!(text, "{head:>COLUMN$}");
+    }
+    text + "  " + place
 }
 
 /// A block in a line: what became of it beside its pod, where it is not a part of the main chain.
@@ -126,14 +142,16 @@ fn duration(event: &EventStatus) -> u64 {
     duration.and_then(|text| nanos(text)).unwrap_or_default()
 }
 
+/// Whether a probe is of a kind that tells of heights.
+pub fn tells_of_heights(probe: &Probe) -> bool {
+    let kind = probe.kind_spec().map(|spec| spec.kind().descriptor());
+    kind.is_some_and(|kind| kind.columns.iter().any(|column| column.name == "height"))
+}
+
 /// The headline of a CkbProbe's blocks; None where it has no probe that tells of heights.
 pub fn headline(probe: &CkbProbe) -> Option<String> {
-    let asked = probe.spec.probes.iter().filter(|one| {
-        let kind = one.kind_spec().map(|spec| spec.kind().descriptor());
-        kind.is_some_and(|kind| kind.columns.iter().any(|column| column.name == "height"))
-    });
-    let names: Vec<&str> = asked.map(|one| one.name.as_str()).collect();
-    let name = *names.first()?;
+    let mut asked = probe.spec.probes.iter();
+    let name = asked.find(|one| tells_of_heights(one))?.name.as_str();
     let told = probe.status.iter().flat_map(|status| &status.probes);
     let mut told = told.filter(|one| one.name == name);
     let said = told

@@ -11,7 +11,7 @@ use ckb_probe_kubectl::blocks::WatchArguments;
 use ckb_probe_symbols::text;
 use clap::Args;
 
-use super::{CliError, Outcome, changes, measure::lines};
+use super::{CliError, Outcome, changes, live::blocks::LocalArguments, measure::lines};
 
 /// Longer lines are no blocks.
 const MOST: u64 = 1 << 20;
@@ -24,10 +24,13 @@ const MISSING_PERCENT: u64 = 10;
     ckb-probe chain --threshold 0s --events > run.jsonl   each block of a run, or of an import\n  \
     ckb-probe blocks run.jsonl                            what they cost as the chain grew\n  \
     ckb-probe blocks run.jsonl --every 1000 --json\n  \
+    ckb-probe blocks --executable ckb                     those that come, and at Ctrl-C the newest and the slowest\n  \
+    ckb-probe blocks --pid 1234 --threshold 100ms --for 10m -o json\n  \
     ckb-probe blocks ckb -n ckb --watch                   of a cluster, as kubectl ckbprobe blocks")]
 pub struct BlocksArguments {
     /// What `ckb-probe chain --threshold 0s --events` printed; or, where there is no such file, a CkbProbe of a cluster.
-    file: PathBuf,
+    #[arg(required_unless_present_any = ["pid", "executable"], conflicts_with_all = ["pid", "executable"])]
+    file: Option<PathBuf>,
     /// How many heights are in a line. Unset: so many that there are about ten lines.
     #[arg(long)]
     every: Option<u64>,
@@ -39,13 +42,16 @@ pub struct BlocksArguments {
     json: bool,
     #[command(flatten, next_help_heading = "Of a cluster")]
     pub how: WatchArguments,
+    #[command(flatten)]
+    pub local: LocalArguments,
 }
 
 impl BlocksArguments {
     /// The CkbProbe, where it is one: something says so, or there is no file of that name, which looks like none.
     pub fn cluster(&self) -> Option<&str> {
-        let name = self.file.to_str()?;
-        let is_name = !self.file.exists() && !name.contains(['.', '/']);
+        let file = self.file.as_deref()?;
+        let name = file.to_str()?;
+        let is_name = !file.exists() && !name.contains(['.', '/']);
         (self.how.is_of_a_cluster() || is_name).then_some(name)
     }
 }
@@ -90,7 +96,9 @@ pub enum BlocksError {
 
 /// Prints the trend.
 pub fn trend(arguments: &BlocksArguments) -> Result<Outcome, CliError> {
-    let blocks = read(&arguments.file, arguments.heights)?;
+    // Where none is named, clap asked for a process.
+    let file = arguments.file.as_deref().unwrap_or(Path::new("-"));
+    let blocks = read(file, arguments.heights)?;
     let stretches = blocks.trend(arguments.every);
     if arguments.json {
         let told: Vec<_> = stretches.iter().map(|one| one.line()).collect();

@@ -1,5 +1,7 @@
 //! The verbs `top`, `slow`, `heatmap` and `histogram` of a process on this host; of a cluster without one.
 
+pub mod blocks;
+
 use std::{
     io::{self, Write as _},
     ops::ControlFlow,

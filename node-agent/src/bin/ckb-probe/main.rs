@@ -101,7 +101,8 @@ macro_rules! define_command {
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
             /// two runs, or all figures of two records: what changed, within which bounds, and what is noise.
             Diff(Box<flames::HostDiffArguments>),
-            /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a cluster the newest and the slowest.
+            /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a process, or of a cluster, the newest and
+            /// the slowest.
             Blocks(blocks::BlocksArguments),
             /// Show live what each row of a process, or of the targets of a cluster, does: rate, p99, share of time, and the last minutes.
             #[command(after_help = live::TOP)]
@@ -172,6 +173,9 @@ macro_rules! define_command {
                     (None, _) => flames::diff(&arguments).await,
                 },
                 Command::Flamegraph(arguments) => profile::flamegraph(*arguments).await,
+                Command::Blocks(arguments) if arguments.local.is_asked() => {
+                    live::blocks::run(arguments.local, &arguments.how).await
+                }
                 Command::Blocks(arguments) => match arguments.cluster() {
                     Some(name) => {
                         Ok(Outcome::from(ckb_probe_kubectl::blocks::run(name, &arguments.how).await?))
