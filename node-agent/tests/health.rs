@@ -424,3 +424,43 @@ fn writes_that_are_held_back_are_counted_as_rocksdb_counts_them() {
         "{lasted} of {most:?}"
     );
 }
+
+#[test]
+fn writes_that_wait_for_the_memory_of_all_memtables_are_told_with_that_cause() {
+    const STALLS: u64 = 3;
+    let mut watching = Builder::new_current_thread();
+    let watching = watching.enable_io().build().unwrap();
+    let _entered = watching.enter();
+    let folder = Folder::new();
+    let options = ["-std=c++17", "-pthread", "-lrocksdb"];
+    let program = folder.compile("c++", "write_buffers.cpp", "write-buffers", &options);
+    let mut database = Fixture::start(&program);
+    let path = folder.path("db");
+    assert_eq!(database.tell(&format!("open {}", path.display())), "OK");
+    let mut session = session(database.pid());
+    let (mut least, mut most) = (0, 0);
+    for _ in 0..STALLS {
+        let answer = database.tell("stall 50000000");
+        let (lower, upper) = answer.split_once(' ').unwrap();
+        least += lower.parse::<u64>().unwrap();
+        most += upper.parse::<u64>().unwrap();
+    }
+    session.read().unwrap();
+    let series = session.instance().probes[0].series.iter();
+    let rows = series.flat_map(|series| &series.rows);
+    let stopped: Vec<_> = rows
+        .filter(|(_, row)| row.all.total.sums.contains_key("stalls"))
+        .collect();
+    let [(name, row)] = stopped[..] else {
+        panic!("several causes: {stopped:?}");
+    };
+    assert_eq!(name, "StoppedByWriteBuffers");
+    let parts: Vec<_> = row.parts.keys().collect();
+    assert_eq!(parts, ["all"]);
+    let [stalls, stalled] = sums(&row.parts["all"].total, ["stalls", "stalled"]);
+    assert_eq!(stalls, STALLS);
+    assert!(
+        (least..=most).contains(&stalled),
+        "{stalled} in {least}..={most}"
+    );
+}

@@ -1,4 +1,4 @@
-//! Blocks of a real CKB node that imports a chain, held against the chain's own file. `make test-traces`.
+//! Blocks of a real CKB node that imports a chain, held against the chain's own file; and what it takes to tell of them. `make test-traces`.
 
 use std::{
     collections::BTreeMap,
@@ -6,12 +6,17 @@ use std::{
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread::sleep,
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Folder, Probe, collector::built, is_linked, run, wait_until};
+use ckb_probe_crds::Overhead;
+use ckb_probe_testkit::{Folder, Probe, ckb_probe, collector::built, is_linked, run, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+/// Bytes of memory that telling of blocks takes beside what `ckb-probe` takes while it waits for a process.
+const MOST_MEMORY: u64 = 8_000_000;
 
 /// A folder with a chain of 40,000 blocks that `scripts/build-chain.sh` made: `make test-traces` says which.
 fn chain() -> PathBuf {
@@ -63,8 +68,16 @@ impl Import {
 
     /// It goes on to its end.
     fn runs(&mut self) {
+        self.runs_while(|| ());
+    }
+
+    /// The same, and all that time something is looked at.
+    fn runs_while(&mut self, mut look: impl FnMut()) {
         self.signal(Signal::CONT);
-        self.node.wait().unwrap();
+        while self.node.try_wait().unwrap().is_none() {
+            look();
+            sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -99,20 +112,106 @@ fn blocks(chain: &Path) -> BTreeMap<u64, Block> {
     blocks.filter(|(number, _)| *number > 0).collect()
 }
 
+fn attached_for_good(probe: u32) {
+    // How it attaches is tried out before, by links that go again.
+    let mut since = Instant::now();
+    wait_until("what tells of blocks, for good", || {
+        if !is_linked(probe) {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(3)
+    });
+}
+
+/// The number in a line that begins with this word.
+fn number_after(text: &str, word: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(word))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// What a container is charged for by a process of this number, but for tables of its pages: pages that are of no file, and what the kernel has of
+/// its maps and programs. Pages of its own file are everybody's, and go where memory is short.
+fn memory(pid: u32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let own = number_after(&pages, "Anonymous:").unwrap_or(0) << 10;
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo"));
+    let said = descriptors.into_iter().flatten().flatten();
+    let said = said.filter_map(|one| fs::read_to_string(one.path()).ok());
+    // Some are open more than once.
+    let in_kernel: BTreeMap<_, _> = said
+        .filter_map(|said| {
+            let identity = ["map_id:", "prog_id:"].map(|word| number_after(&said, word));
+            let is_one = identity.iter().any(Option::is_some);
+            is_one.then_some((identity, number_after(&said, "memlock:")?))
+        })
+        .collect();
+    own + in_kernel.values().sum::<u64>()
+}
+
+/// What it takes while it has nothing to measure.
+fn memory_of_one_that_waits() -> u64 {
+    let mut probe = Command::new(ckb_probe())
+        .args(["chain", "--wait", "--executable", "no-such-program"])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let (mut before, mut since) = (0, Instant::now());
+    wait_until("it takes no more", || {
+        let now = memory(probe.id());
+        if std::mem::replace(&mut before, now) != now {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_secs(2)
+    });
+    probe.kill().unwrap();
+    probe.wait().unwrap();
+    before
+}
+
+#[test]
+#[ignore = "imports 40,000 blocks into a real CKB node: make test-traces"]
+fn to_tell_of_the_blocks_of_an_import_keeps_to_the_budget_and_takes_8_mb_at_most() {
+    let before = memory_of_one_that_waits();
+    let mut import = Import::halted();
+    // Of one interval, which is the whole import, there is one estimate.
+    let probe = Command::new(ckb_probe())
+        .args(["chain", "--interval", "1h", "--pid"])
+        .arg(import.node.id().to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    attached_for_good(probe.id());
+    let mut most = memory(probe.id());
+    import.runs_while(|| most = most.max(memory(probe.id())));
+    let output = probe.wait_with_output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    let costs = table.lines().filter_map(|line| {
+        let rest = line.strip_prefix("estimated cost: ")?;
+        rest.split('%').next()?.parse().ok()
+    });
+    let costs: Vec<f64> = costs.collect();
+    println!("{before} bytes, {most} at the most; {table}");
+    let [cost] = costs[..] else {
+        panic!("{costs:?}");
+    };
+    assert!(
+        cost > 0.0 && cost <= Overhead::default().max_percent,
+        "{cost}"
+    );
+    assert!(before > 1_000_000, "{before}");
+    let more = most.saturating_sub(before);
+    // The buffer that blocks come through is a mebibyte of it.
+    assert!((1 << 20..=MOST_MEMORY).contains(&more), "{more}");
+}
+
 #[test]
 #[ignore = "imports 40,000 blocks into a real CKB node: make test-traces"]
 fn each_block_of_an_import_is_told_once_as_the_chain_has_it_and_none_that_it_has_not() {
     let mut import = Import::halted();
     let asked = ["chain", "--threshold", "0s", "--events"];
     let mut probe = Probe::start(import.node.id(), &asked);
-    // How it attaches is tried out before, by links that go again.
-    let mut since = Instant::now();
-    wait_until("what tells of blocks, for good", || {
-        if !is_linked(probe.pid().as_raw_nonzero().get() as u32) {
-            since = Instant::now();
-        }
-        since.elapsed() > Duration::from_secs(3)
-    });
+    attached_for_good(probe.pid().as_raw_nonzero().get() as u32);
     import.runs();
     let (lines, said) = probe.ended();
     let mut told: BTreeMap<u64, Block> = BTreeMap::new();
