@@ -238,7 +238,7 @@ async fn what_has_the_key_of_something_under_way_on_another_thread_is_a_part_of_
     let folder = Folder::new();
     let collector = Collector::start();
     let program = folder.compile("cc", "requests.c", "requests", &["-pthread"]);
-    let server = Container::run(88, &program);
+    let server = Container::run(89, &program);
     let between = |from: &str, to: &str| {
         let asked = json!({
             "match": from, "to": [to], "keyArgument": 1, "keyName": "request", "threshold": "1ms",
