@@ -12,6 +12,14 @@ pub fn duration(field: &str, least: &str, most: &str, such_as: &str) -> Rule {
     )
 }
 
+/// A name of what a number is the number of.
+pub fn key_name(field: &str) -> Rule {
+    Rule::new("self.matches('^[a-zA-Z0-9]([a-zA-Z0-9 ._-]*[a-zA-Z0-9])?$')").message(
+        format!("{field} must be letters, digits, spaces, '.', '_' or '-', such as request")
+            .as_str(),
+    )
+}
+
 /// A number from 1 to `most`; the sentence may go on.
 pub fn from_one(field: &str, most: u32, and: &str) -> Rule {
     Rule::new(format!("self >= 1 && self <= {most}"))

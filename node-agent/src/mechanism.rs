@@ -31,7 +31,7 @@ pub use config::{
     Answer, Batch, BeginContext, Begun, CollectorConfig, Config, OneBegun, Search, Single,
 };
 pub(crate) use event::listed;
-pub use event::{DURATION, Detail, Event, MOST_WEIGHT, OperationTime, short_name};
+pub use event::{DURATION, Detail, Event, Keyed, MOST_WEIGHT, OperationTime, short_name};
 pub use node::{Foreign, Node, NodePolicy};
 use profile::Finished;
 use shared::OneGroup;

@@ -21,6 +21,8 @@ use rustix::process::{Signal, kill_process};
 mod confined;
 #[path = "usdt/postgresql.rs"]
 mod postgresql;
+#[path = "usdt/python.rs"]
+mod python;
 
 fn fixture() -> Fixture {
     Fixture::named("usdt", &[])

@@ -350,11 +350,40 @@ impl CallKey {
 pub struct CallStart {
     /// `bpf_ktime_get_ns` at entry.
     pub time_ns: u64,
-    /// Bytes known at entry, or the address where they will be found at return; of what ends elsewhere than it began, 1 where it has a
-    /// `traceparent`; of a call that ends such as it returns, the argument by which that is known.
+    /// Bytes known at entry, or the address where they will be found at return; of what ends elsewhere than it began, the number of the thread
+    /// in which it did, and above that 1 where it has a `traceparent` ([`Begun`]); of a call that ends such as it returns, the argument by
+    /// which that is known.
     pub bytes: u64,
     /// As what it was taken up.
     pub mark: Mark,
+}
+
+/// What is remembered of the beginning of what ends elsewhere: the thread (24 bits), and whether it has a `traceparent` (1).
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Begun(pub u64);
+
+impl Begun {
+    const HAS_PARENT: u64 = 1 << 24;
+
+    /// In this thread.
+    #[inline(always)]
+    pub const fn of(thread: u32, has_parent: bool) -> Self {
+        let thread = thread as u64 & (Self::HAS_PARENT - 1);
+        Self(thread | if has_parent { Self::HAS_PARENT } else { 0 })
+    }
+
+    /// The number of the thread.
+    #[inline(always)]
+    pub const fn thread(self) -> u32 {
+        (self.0 & (Self::HAS_PARENT - 1)) as u32
+    }
+
+    /// Whether it has a `traceparent`.
+    #[inline(always)]
+    pub const fn has_parent(self) -> bool {
+        self.0 & Self::HAS_PARENT != 0
+    }
 }
 
 /// As what a call was taken up: the slot that it counts in (16 bits), the [`Group`] (8) and the generation (8).
@@ -466,6 +495,9 @@ pub struct Cause {
 /// The largest number of a cause; they count from 1.
 pub const MAX_CAUSE: u8 = 7;
 
+/// The bits of all causes.
+const CAUSES: u32 = (1 << (MAX_CAUSE + 1)) - 1;
+
 /// One slow call.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -475,18 +507,32 @@ pub struct SlowCall {
     pub time_ns: u64,
     /// How long it took.
     pub duration_ns: u64,
-    /// Its payload bytes, 0 where they are not known.
+    /// Its payload bytes, 0 where they are not known; of what ends elsewhere than it began, the argument that both have in common.
     pub bytes: u64,
     /// The slot it was counted in.
     pub slot: u32,
     /// The thread, in the host's pid namespace.
     pub thread: u32,
-    /// The causes that were under way at some time during the call: bit n for cause n.
+    /// The causes that were under way at some time during the call: bit n for cause n. Above [`MAX_CAUSE`], of what ends elsewhere than it
+    /// began, the number of the thread in which it did (24 bits): [`SlowCall::began_on`].
     pub during: u32,
     /// The number of the copy of its stack; 0 where there is none.
     pub stack: u32,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
+}
+
+impl SlowCall {
+    /// The causes, and the thread in which it began.
+    #[inline(always)]
+    pub const fn during(causes: u32, began_on: u32) -> u32 {
+        causes & CAUSES | began_on << CAUSES.count_ones()
+    }
+
+    /// The number of the thread in which it began, of what ends elsewhere.
+    pub const fn began_on(&self) -> u32 {
+        self.during >> CAUSES.count_ones()
+    }
 }
 
 /// How many arguments of a call are kept at most: those that are passed in registers.

@@ -24,7 +24,7 @@ pub mod zipkin;
 pub use group::{Group, Resource, Scope};
 pub use ids::{Ids, SpanId, TraceId};
 pub use metric::{Distribution, Example, Metric, Points, Written};
-pub use nest::{Nest, Thread};
+pub use nest::{Key, Nest, Within};
 pub use outbox::{Batch, Cause, Counts, Limits, Next, Offered, Outbox};
 pub use settings::{Compression, Protocol, Settings, SettingsError, Signal, metric_interval};
 pub use span::{Attributes, Moment, Span, SpanKind, Value};

@@ -89,6 +89,8 @@ pub struct Counts {
     pub queued: u64,
     /// Attempts that failed and were, or will be, made again.
     pub failures: u64,
+    /// Calls and blocks that were not held back for what they are a part of, since too many waited: [`super::Nest::hurried`].
+    pub hurried: u64,
 }
 
 impl Counts {

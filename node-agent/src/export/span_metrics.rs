@@ -33,6 +33,12 @@ const SPANS: [(&str, &str); 5] = [
     ),
 ];
 
+/// What is said of calls and blocks that may be a part of others.
+const HURRIED: (&str, &str) = (
+    "ckb_probe_spans_hurried_total",
+    "Slow calls and blocks that were exported before it was known what they are a part of, since too many waited for that.",
+);
+
 /// The same of points of metrics.
 const POINTS: [(&str, &str); 5] = [
     (
@@ -92,7 +98,10 @@ pub fn families(signal: Signal, exporters: &[(Option<&str>, Counts)]) -> Vec<Fam
         Signal::Traces => SPANS,
         Signal::Metrics => POINTS,
     };
-    let families = names.into_iter().zip(values);
+    // No point of a metric is held back.
+    let hurried = each(|counts| counts.hurried);
+    let hurried = (signal == Signal::Traces).then_some((HURRIED, (MetricType::COUNTER, hurried)));
+    let families = names.into_iter().zip(values).chain(hurried);
     families
         .map(|((name, help), (kind, metrics))| family(name, help, kind, metrics).into())
         .collect()
@@ -112,6 +121,7 @@ mod tests {
             exported: 4,
             queued: 1,
             failures: 3,
+            hurried: 2,
             ..Counts::default()
         };
         counts.dropped[Cause::Full as usize] = 5;
@@ -127,6 +137,7 @@ mod tests {
             "ckb_probe_spans_dropped_total{exporter=\"default\",cause=\"unanswered\"} 0",
             "ckb_probe_spans_queued{exporter=\"default\"} 1",
             "ckb_probe_span_requests_failed_total{exporter=\"default\"} 3",
+            "ckb_probe_spans_hurried_total{exporter=\"default\"} 2",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
@@ -137,5 +148,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
+        assert!(!text.contains("hurried"), "{text}");
     }
 }

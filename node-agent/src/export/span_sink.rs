@@ -9,7 +9,8 @@ use std::{
 use ckb_probe_crds::SpanCounts;
 use ckb_probe_otlp::{Exporter, ExporterError};
 use ckb_probe_traces::{
-    Attributes, Cause, Counts, Group, Ids, Limits, Nest, Resource, Scope, Settings, Span, Thread,
+    Attributes, Cause, Counts, Group, Ids, Key, Limits, Nest, Resource, Scope, Settings, Span,
+    Within,
 };
 use k8s_openapi::jiff::Timestamp;
 
@@ -111,16 +112,15 @@ impl SpanSink {
                     place: (placed.probe.to_string(), placed.row, placed.part),
                     time: event.time,
                 };
-                match event.thread {
+                match within(event, owner) {
                     // It says itself what it is a part of, and no figure is of its time.
                     _ if is_emitted => {
                         self.export(&spans, &carried);
                     }
-                    0 => self.send(&spans, carried, exemplars),
-                    number => {
-                        let thread = Thread { owner, number };
-                        self.nest.hold(thread, spans, carried, self.begun.elapsed());
+                    Some(within) => {
+                        self.nest.hold(within, spans, carried, self.begun.elapsed());
                     }
+                    None => self.send(&spans, carried, exemplars),
                 }
             }
         }
@@ -218,6 +218,7 @@ impl SpanSink {
         Counts {
             started: counts.started + held,
             queued: counts.queued + held,
+            hurried: self.nest.hurried(),
             ..counts
         }
     }
@@ -233,8 +234,30 @@ impl SpanSink {
         let receiver = self.exporter.receiver().to_string();
         let items = self.exporter.items();
         let (counts, problem) = self.exporter.end(within);
+        let counts = Counts {
+            hurried: self.nest.hurried(),
+            ..counts
+        };
         sentence(items, &receiver, &counts, problem.as_deref())
     }
+}
+
+/// By what is known what an event may be a part of; None where nothing is.
+fn within(event: &Event, owner: u64) -> Option<Within> {
+    let keyed = event.key();
+    // What is within a time on the thread where that ended says nothing of it, if it began on another.
+    let is_of_a_thread = keyed.is_none_or(|key| key.began_on == event.thread);
+    let within = Within {
+        owner,
+        thread: Some(event.thread).filter(|thread| *thread > 0 && is_of_a_thread),
+        key: keyed.and_then(|key| {
+            Some(Key {
+                name: key.name.clone()?,
+                number: key.number,
+            })
+        }),
+    };
+    (within.thread.is_some() || within.key.is_some()).then_some(within)
 }
 
 /// What became of spans, or of what else is exported, for people.
@@ -262,6 +285,12 @@ pub(super) fn sentence(
         if let Some(problem) = problem {
             text = format!("{text} ({problem})");
         }
+    }
+    if counts.hurried > 0 {
+        text = format!(
+            "{text}; {} slow calls or blocks were not held back for what they are a part of, since too many waited",
+            counts.hurried
+        );
     }
     text
 }
@@ -327,6 +356,17 @@ mod tests {
             sentence("spans", "a:1 by HTTP", &counts, Some("connection refused")),
             "of 10 spans 3 were exported to a:1 by HTTP and 7 dropped: 5 since too many waited, 2 that still waited at the end \
              (connection refused)"
+        );
+        let hurried = Counts {
+            started: 2,
+            exported: 2,
+            hurried: 7,
+            ..Counts::default()
+        };
+        assert_eq!(
+            sentence("spans", "a:1 by HTTP", &hurried, None),
+            "of 2 spans 2 were exported to a:1 by HTTP; 7 slow calls or blocks were not held back for what they are a part of, since \
+             too many waited"
         );
     }
 

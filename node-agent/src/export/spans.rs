@@ -163,6 +163,7 @@ fn attribute(name: &'static str, detail: &Detail) -> Option<(Cow<'static, str>, 
         Detail::Bytes(number) => (*number).into(),
         Detail::Number(number) => Value::Number(*number),
         Detail::Text(text) | Detail::Named(text) => text.clone().into(),
+        Detail::Keyed(key) => key.to_string().into(),
         Detail::List(items) if items.is_empty() => return None,
         Detail::List(items) => Value::List(items.clone()),
         Detail::Callers(callers) => {

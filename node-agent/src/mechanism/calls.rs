@@ -81,6 +81,8 @@ struct Slot {
     written_beside: Option<(Beside, usize)>,
     arguments: Vec<Kept>,
     stacks: bool,
+    /// From where to where it is, of what does not end where it began.
+    span: Option<Span>,
 }
 
 /// What was found in files.
@@ -170,6 +172,7 @@ impl Config for CallsConfig {
                         written_beside: written_beside(&counted),
                         arguments: counted.arguments,
                         stacks: counted.stacks,
+                        span: counted.span,
                         measures,
                     })
                     .collect(),

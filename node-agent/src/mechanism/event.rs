@@ -60,6 +60,8 @@ pub enum Detail {
     Named(String),
     /// What it is a part of, as whoever caused it says.
     Parent(Traceparent),
+    /// What its beginning and its end have in common, where that is no thread.
+    Keyed(Keyed),
     /// Spans, as a program wrote them.
     Emitted(Arc<[Span]>),
     /// A text that may hold secrets, which stands in lines of JSON only, and how many words it has, which stands in reports.
@@ -68,6 +70,27 @@ pub enum Detail {
     Yes,
     /// The same, for machines only.
     Mark,
+}
+
+/// What a beginning and an end have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyed {
+    /// What it is the number of, where others are told to have the same.
+    pub name: Option<Arc<str>>,
+    /// The number.
+    pub number: u64,
+    /// The thread in which it began.
+    pub began_on: u32,
+}
+
+/// As people read it: `request 17`. A number of more than 63 bits is taken for a negative one.
+impl fmt::Display for Keyed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{name} ")?;
+        }
+        write!(f, "{}", self.number.cast_signed())
+    }
 }
 
 /// What something consisted of: an operation, all of its calls together.
@@ -118,6 +141,7 @@ impl fmt::Display for Detail {
             Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
             Self::Parent(parent) => write!(f, "{parent}"),
+            Self::Keyed(key) => write!(f, "{key}"),
             Self::Emitted(spans) => f.write_str(&names(spans)),
             Self::Private(_, words) => write!(f, "{words}"),
             Self::Yes | Self::Mark => f.write_str("true"),
@@ -209,9 +233,11 @@ impl Detail {
                 let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
                 Some(format!("called by {brief}"))
             }
-            Self::Named(_) | Self::Parent(_) | Self::Private(..) | Self::Emitted(_) => {
-                Some(format!("{name} {self}"))
-            }
+            Self::Named(_)
+            | Self::Parent(_)
+            | Self::Keyed(_)
+            | Self::Private(..)
+            | Self::Emitted(_) => Some(format!("{name} {self}")),
             Self::Yes => Some(name.to_string()),
             Self::Mark => None,
         }
@@ -230,7 +256,7 @@ impl Detail {
             Self::Operations(times) => (name.to_string(), json!(told(times))),
             Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
             Self::Named(text) | Self::Private(text, _) => (name.to_string(), json!(text)),
-            Self::Parent(_) => (name.to_string(), json!(self.to_string())),
+            Self::Parent(_) | Self::Keyed(_) => (name.to_string(), json!(self.to_string())),
             Self::Emitted(spans) => {
                 let spans = spans.iter().map(|span| {
                     json!({
@@ -262,6 +288,14 @@ impl Event {
     pub fn parent(&self) -> Option<Traceparent> {
         self.details.iter().find_map(|(_, detail)| match detail {
             Detail::Parent(parent) => Some(*parent),
+            _ => None,
+        })
+    }
+
+    /// What its beginning and its end have in common, where that is no thread.
+    pub fn key(&self) -> Option<&Keyed> {
+        self.details.iter().find_map(|(_, detail)| match detail {
+            Detail::Keyed(key) => Some(key),
             _ => None,
         })
     }

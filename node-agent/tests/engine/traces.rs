@@ -4,6 +4,10 @@ use ckb_probe_agent::export::exposition::Format;
 use ckb_probe_crds::{SpanCounts, Traces};
 use ckb_probe_testkit::{Collector, Prometheus};
 
+use ckb_probe_crds::kinds::functions::FunctionsProbe;
+use ckb_probe_testkit::CollectedSpan;
+use serde_json::json;
+
 use super::{
     slow_calls::{FIRST, SECOND, attached, order, program, run},
     *,
@@ -221,4 +225,121 @@ async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
     }
     // The text format has no room for any.
     assert!(!agent.page(Format::Text).contains("trace_id"));
+}
+
+/// How many the fixture has for each signal.
+const REQUESTS: u64 = 6;
+
+/// Of a request three calls of a function, and times from one function to another: of itself, of what is looked up, and of what is written of it.
+const OF_A_REQUEST: u64 = 6;
+
+#[tokio::test]
+async fn what_has_the_key_of_something_under_way_on_another_thread_is_a_part_of_its_trace() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let program = folder.compile("cc", "requests.c", "requests", &["-pthread"]);
+    let server = Container::run(89, &program);
+    let between = |from: &str, to: &str| {
+        let asked = json!({
+            "match": from, "to": [to], "keyArgument": 1, "keyName": "request", "threshold": "1ms",
+        });
+        let asked: FunctionsProbe = serde_json::from_value(asked).unwrap();
+        Probe::new(from, asked.into())
+    };
+    let calls = json!({"match": "sleep_a_little", "threshold": "1ms"});
+    let calls: FunctionsProbe = serde_json::from_value(calls).unwrap();
+    let probes = vec![
+        between("serve_request", "answer_request"),
+        between("look_up", "looked_up"),
+        between("log_request", "logged_request"),
+        Probe::new("calls", calls.into()),
+    ];
+    let mut agent = Agent::start().exporting(&collector.http());
+    agent.assign(vec![Assignment {
+        traces: Some(Traces::default()),
+        ..without_budget(order_of("one", &server.id, &server.executable, probes))
+    }]);
+    attached(&mut agent, &server).await;
+    kill_process(Pid::from_raw(server.pid() as i32).unwrap(), Signal::USR1).unwrap();
+    let expected = REQUESTS * OF_A_REQUEST;
+    agent
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().exported == expected
+        })
+        .await;
+    assert_eq!(
+        (agent.span_counts().started, agent.span_counts().hurried),
+        (expected, 0)
+    );
+    let spans = collector.wait_for_spans(expected as usize);
+
+    let of = |probe: &str, number: u64| -> &CollectedSpan {
+        let key = format!("request {number}");
+        let mut found = spans.iter().filter(|span| {
+            span.attributes["ckb_probe.probe"] == probe
+                && span
+                    .attributes
+                    .get("ckb_probe.key")
+                    .is_some_and(|told| *told == key)
+        });
+        let one = found.next().unwrap();
+        assert_eq!(found.count(), 0);
+        one
+    };
+    let calls_below = |parent: &CollectedSpan| {
+        let calls = spans.iter().filter(|span| {
+            span.attributes["ckb_probe.probe"] == "calls" && span.parent == parent.id
+        });
+        let threads: Vec<_> = calls
+            .map(|call| {
+                assert_eq!(call.trace, parent.trace);
+                &call.attributes["thread.id"]
+            })
+            .collect();
+        assert_eq!(threads, [&parent.attributes["thread.id"]]);
+    };
+    for number in 1..=REQUESTS {
+        let request = of("serve_request", number);
+        assert_eq!(request.parent, "");
+        calls_below(request);
+
+        let is_odd = number % 2 == 1;
+        let looked_up = of("look_up", if is_odd { number + 1000 } else { number });
+        assert_ne!(
+            looked_up.attributes["thread.id"],
+            request.attributes["thread.id"]
+        );
+        match is_odd {
+            false => assert_eq!(
+                (&looked_up.trace, &looked_up.parent),
+                (&request.trace, &request.id)
+            ),
+            true => assert_eq!(
+                (looked_up.trace == request.trace, looked_up.parent.as_str()),
+                (false, "")
+            ),
+        }
+        calls_below(looked_up);
+
+        // It began while the request was under way, and ended after it, on another thread than it began.
+        let logged = of("log_request", number);
+        assert_eq!(
+            (&logged.trace, &logged.parent),
+            (&request.trace, &request.id)
+        );
+        assert!(logged.end_ns > request.end_ns);
+        assert!(spans.iter().all(|span| span.parent != logged.id));
+    }
+    let alone = spans.iter().filter(|span| span.parent.is_empty());
+    let mut alone: Vec<&str> = alone
+        .map(|span| span.attributes["ckb_probe.probe"].as_str().unwrap())
+        .collect();
+    alone.sort_unstable();
+    let expected = [("calls", 6), ("look_up", 3), ("serve_request", 6)];
+    let expected: Vec<&str> = expected
+        .into_iter()
+        .flat_map(|(probe, times)| vec![probe; times])
+        .collect();
+    assert_eq!(alone, expected);
 }

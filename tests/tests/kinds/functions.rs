@@ -24,6 +24,7 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
         to: Vec::new(),
         to_return: Vec::new(),
         key_argument: None,
+        key_name: None,
         traceparent_argument: None,
     }
 }

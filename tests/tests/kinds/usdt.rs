@@ -274,6 +274,7 @@ fn spans(key_argument: Option<u8>) -> UsdtProbe {
             from: "begin".to_string(),
             to: vec!["end".to_string(), "failed".to_string()],
             key_argument,
+            key_name: None,
             traceparent_argument: None,
             threshold: None,
         }),
@@ -409,6 +410,7 @@ fn traced() -> UsdtProbe {
             from: "requested".to_string(),
             to: vec!["answered".to_string()],
             key_argument: Some(1),
+            key_name: None,
             traceparent_argument: Some(2),
             threshold: Some(Duration::from_millis(1).into()),
         }),
@@ -456,6 +458,29 @@ fn what_a_caller_says_that_it_is_a_part_of_is_told_of_what_is_slow_and_what_says
         assert_eq!((lost["traceparents"], lost["arguments"]), (10, 2));
         // What is nothing, or nowhere, is none.
         assert_eq!(lost.values().sum::<u64>(), 12);
+    });
+}
+
+#[test]
+fn what_is_slow_is_told_with_its_key_and_what_that_is_the_number_of() {
+    let between = traced().between.map(|between| Between {
+        key_name: Some("request".to_string()),
+        ..between
+    });
+    let question = UsdtProbe {
+        between,
+        ..traced()
+    };
+    in_every_way(question, |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        // With a caller that says something, and with none.
+        chosen.tell("traced 5");
+        let events = session.events();
+        session.read().unwrap();
+        let told = events.iter().map(|event| event["key"].as_str().unwrap());
+        let expected: Vec<String> = (0..5).map(|number| format!("request {number}")).collect();
+        assert_eq!(told.collect::<Vec<_>>(), expected);
     });
 }
 

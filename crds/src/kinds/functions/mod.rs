@@ -24,6 +24,9 @@ use crate::Duration;
 #[x_kube(validation = Rule::new("!has(self.traceparentArgument) || (has(self.to) || has(self.toReturn)) && has(self.threshold)")
     .message("functions.traceparentArgument needs functions.to or functions.toReturn, and functions.threshold: it is told of what is \
         slow from one to another"))]
+#[x_kube(validation = Rule::new("!has(self.keyName) || has(self.keyArgument) && has(self.threshold)")
+    .message("functions.keyName is what functions.keyArgument is the number of, where others of the CkbProbe have the same: it needs that, \
+        and functions.threshold, since what is slow is told"))]
 pub struct FunctionsProbe {
     /// A pattern of function names, with `*`, `?` and `[abc]`. It is matched against the name without parameters of a C++
     /// function (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), and the symbol itself
@@ -89,6 +92,14 @@ pub struct FunctionsProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("functions.keyArgument", 6, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
+
+    /// What `keyArgument` is the number of, such as `request`, in words of your own: where other probes of this CkbProbe say the same. What is
+    /// slow is then exported below what is slow of an equal name and an equal number and had begun, and not ended, when it began, in
+    /// whichever thread: below the one that began last. Unset: it is below what it is within on its thread alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = crate::rules::key_name("functions.keyName"))]
+    pub key_name: Option<String>,
 
     /// The number, from 1, of the argument of what begins that is a W3C `traceparent`: the address of a text that ends with NUL, in a
     /// register. What is slow is then exported in that trace, below that span, whether its caller sampled it or not. Where the address is 0

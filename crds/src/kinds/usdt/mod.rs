@@ -85,6 +85,9 @@ pub enum PayloadFormat {
     .message("usdt.between.to must be other probes than usdt.between.from"))]
 #[x_kube(validation = Rule::new("!has(self.traceparentArgument) || has(self.threshold)")
     .message("usdt.between.traceparentArgument needs usdt.between.threshold: it is told of what is slow, such as threshold: 10ms"))]
+#[x_kube(validation = Rule::new("!has(self.keyName) || has(self.keyArgument) && has(self.threshold)")
+    .message("usdt.between.keyName is what usdt.between.keyArgument is the number of, where others of the CkbProbe have the same: it needs \
+        that, and usdt.between.threshold, since what is slow is told"))]
 pub struct Between {
     /// The whole name of the probe that is met as something begins: `transaction__start`.
     #[schemars(length(min = 1, max = 128))]
@@ -99,6 +102,14 @@ pub struct Between {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("usdt.between.keyArgument", 12, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
+
+    /// What `keyArgument` is the number of, such as `request`, in words of your own: where other probes of this CkbProbe say the same. What is
+    /// slow is then exported below what is slow of an equal name and an equal number and had begun, and not ended, when it began, in
+    /// whichever thread: below the one that began last. Unset: it is below what it is within on its thread alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = crate::rules::key_name("usdt.between.keyName"))]
+    pub key_name: Option<String>,
 
     /// The number, from 1, of the argument of `from` that is a W3C `traceparent`: a pointer to a text that ends with NUL. What is slow is
     /// then exported in that trace, below that span, whether its caller sampled it or not. Where the pointer is null or the text empty, it

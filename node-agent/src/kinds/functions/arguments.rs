@@ -90,6 +90,8 @@ impl Asking for Arguments {
             to,
             to_return,
             key_argument,
+            // It is for several probes, and this is one.
+            key_name: None,
             traceparent_argument,
         }
         .into()

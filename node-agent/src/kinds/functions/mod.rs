@@ -59,6 +59,7 @@ impl Instrument for FunctionsProbe {
                     to: self.to.clone(),
                     to_return: self.to_return.clone(),
                     key: self.key_argument,
+                    key_name: self.key_name.as_deref().map(Into::into),
                     parent: self.traceparent_argument,
                     slow_threshold_ns: threshold.unwrap_or(u64::MAX),
                 }),

@@ -29,6 +29,7 @@ fn probe(to: &[&str], to_return: &[&str]) -> FunctionsProbe {
         to: owned(to),
         to_return: owned(to_return),
         key_argument: Some(2),
+        key_name: None,
         traceparent_argument: None,
     }
 }

@@ -75,6 +75,8 @@ impl Asking for Arguments {
                 from,
                 to,
                 key_argument,
+                // It is for several probes, and this is one.
+                key_name: None,
                 traceparent_argument,
                 threshold,
             }),

@@ -38,6 +38,7 @@ impl Instrument for UsdtProbe {
                     to: between.to.clone(),
                     to_return: Vec::new(),
                     key: between.key_argument,
+                    key_name: between.key_name.as_deref().map(Into::into),
                     parent: between.traceparent_argument,
                     slow_threshold_ns: between
                         .threshold

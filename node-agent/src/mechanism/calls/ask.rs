@@ -1,5 +1,7 @@
 //! What a kind can want of the calls of a process.
 
+use std::sync::Arc;
+
 use ckb_probe_crds::Name;
 
 use crate::{
@@ -83,6 +85,8 @@ pub struct Span {
     pub to_return: Vec<String>,
     /// The number of the argument that both have in common, from 1; None: that is the thread.
     pub key: Option<u8>,
+    /// What that is the number of, where others are told to have the same.
+    pub key_name: Option<Arc<str>>,
     /// The number of the argument of `from` that is a `traceparent`, from 1.
     pub parent: Option<u8>,
     /// What takes at least this long is slow.
@@ -98,6 +102,7 @@ impl Span {
             to: to.iter().map(ToString::to_string).collect(),
             to_return: Vec::new(),
             key,
+            key_name: None,
             parent: None,
             slow_threshold_ns,
         }

@@ -6,7 +6,7 @@ use ckb_probe_traces::{Traceparent, zipkin};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    super::{Detail, Event, GroupId, RowId, stacks::Callers},
+    super::{Detail, Event, GroupId, Keyed, RowId, stacks::Callers},
     Calls, Slot, operand,
 };
 use crate::{
@@ -33,6 +33,7 @@ impl Calls {
             told,
             arguments,
             stacks,
+            span,
             ..
         } = self.slots.get(slot)?;
         let during = self
@@ -50,6 +51,14 @@ impl Calls {
             details.push(("arguments", Detail::List(kept.collect())));
         }
         details.push(("during", Detail::List(during)));
+        if let Some(span) = span.as_ref().filter(|span| span.key.is_some()) {
+            let key = Keyed {
+                name: span.key_name.clone(),
+                number: call.bytes,
+                began_on: call.began_on(),
+            };
+            details.push(("key", Detail::Keyed(key)));
+        }
         if let Some(parent) = &seen.parent {
             let text = parent.split(|byte| *byte == 0).next();
             match Traceparent::of(text.unwrap_or_default()) {

@@ -142,6 +142,8 @@ fn session_return(context: &ProbeContext, session: Session) {
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
         registers: context.regs,
         parent: None,
+        number: 0,
+        began_on: 0,
     };
     record::call(&call, control);
 }

@@ -53,6 +53,9 @@ pub struct Call<'a> {
     pub registers: *const pt_regs,
     /// By what the `traceparent` is kept that it began with, if it did with any.
     pub parent: Option<&'a CallKey>,
+    /// Of what ends elsewhere than it began: the argument that both have in common, and the thread in which it began.
+    pub number: u64,
+    pub began_on: u32,
 }
 
 impl Call<'_> {
@@ -78,6 +81,8 @@ impl Call<'_> {
             bytes: start.bytes,
             registers,
             parent: None,
+            number: 0,
+            began_on: 0,
         }
     }
 }
@@ -231,10 +236,14 @@ fn report(call: &Call<'_>, bytes: u64, control: &Control) {
     let slow = SlowCall {
         time_ns: call.ended_ns,
         duration_ns: call.duration_ns,
-        bytes,
+        // One of both is 0.
+        bytes: bytes | call.number,
         slot: call.slot,
         thread: thread(),
-        during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns), control),
+        during: SlowCall::during(
+            cause::since(call.ended_ns.wrapping_sub(call.duration_ns), control),
+            call.began_on,
+        ),
         stack: if caller::is_wanted(call.operation, control) {
             caller::copy(call.registers, call.operation)
         } else {

@@ -2,7 +2,7 @@
 //! nor, where an argument says what belongs together, in one thread.
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap, programs::ProbeContext};
-use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, hits::Hit};
+use ckb_probe_common::{Begun, CallKey, CallStart, Control, Cookie, Mark, hits::Hit};
 use ckb_probe_programs::helpers::{now, thread};
 
 use crate::{operand, parent, probing, record, value};
@@ -20,7 +20,7 @@ pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Contro
     let gate = control.gate(cookie.slot());
     let start = CallStart {
         time_ns: now(),
-        bytes: 0,
+        bytes: Begun::of(thread(), false).0,
         mark: Mark::new(slot, cookie.group(), gate.generation()),
     };
     if SPANS.insert(key, &start, BPF_NOEXIST as u64).is_err() {
@@ -46,7 +46,7 @@ pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Contro
     if let Some(start) = SPANS.get_ptr_mut(key) {
         if has_parent {
             // SAFETY: a map's value.
-            unsafe { (&raw mut (*start).bytes).write_volatile(1) };
+            unsafe { (&raw mut (*start).bytes).write_volatile(Begun::of(thread(), true).0) };
         }
         // Last, so that what came before is not taken for a part of it.
         // SAFETY: a map's value.
@@ -64,16 +64,18 @@ pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Cont
     };
     // Read twice, or all that is between would be compiled twice.
     // SAFETY: it is on this program's stack.
-    let has_parent = || unsafe { (&raw const start.bytes).read_volatile() != 0 };
+    let begun = || Begun(unsafe { (&raw const start.bytes).read_volatile() });
     if start.mark.passes(control.gate(cookie.slot())) {
         let call = record::Call {
             bytes: 0,
-            parent: has_parent().then_some(key),
+            parent: begun().has_parent().then_some(key),
+            number: key.stack,
+            began_on: begun().thread(),
             ..record::Call::of(start, cookie.slot(), now, probed, control, context.regs)
         };
         record::call(&call, control);
     }
-    if has_parent() {
+    if begun().has_parent() {
         // Last, since it is told from where it is kept.
         parent::forget(key);
     }
@@ -86,7 +88,7 @@ pub fn forsake(key: &CallKey, cookie: Cookie, control: &Control) {
         if start.mark.passes(control.gate(cookie.slot())) {
             record::vanish(start.mark);
         }
-        if start.bytes != 0 {
+        if Begun(start.bytes).has_parent() {
             parent::forget(key);
         }
     }
