@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* The environment of a program whose metrics are protected. */}}
 {{- define "ckb-probe.metricsEnvironment" -}}
-{{- if .Values.metrics.secure }}
+{{- if eq (include "ckb-probe.secureMetrics" .) "true" }}
 - name: METRICS_SECURE
   value: "true"
 - name: METRICS_SERVER_NAME
@@ -48,7 +48,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* Whether there is a Secret to be mounted: not empty then. */}}
 {{- define "ckb-probe.metricsSecret" -}}
-{{- if .Values.metrics.secure }}{{ .Values.metrics.tls.secretName }}{{ end -}}
+{{- if eq (include "ckb-probe.secureMetrics" .) "true" }}{{ .Values.metrics.tls.secretName }}{{ end -}}
 {{- end -}}
 
 {{- /* The port of profiles.push.url: the one that it names, or that of its scheme. */ -}}
@@ -83,6 +83,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{/* Every kind of probe that there is, as crds/src/kinds.rs has them. */}}
 {{- define "ckb-probe.everyKind" -}}
 rocksdb,functions,usdt,kernelFunctions,syscalls,blockIo,tcp,processes,chain,profile
+{{- end -}}
+
+{{/* Whether metrics are for those alone who may read them: true or false. */}}
+{{- define "ckb-probe.secureMetrics" -}}
+{{- if kindIs "bool" .Values.metrics.secure }}{{ .Values.metrics.secure }}{{ else }}{{ .Values.multiTenant }}{{ end -}}
 {{- end -}}
 
 {{/* The kinds of probes that are not admitted, separated by commas: nothing where all are. */}}

@@ -316,6 +316,23 @@ fn operator_and_agent_have_the_rights_that_are_told_and_no_others() {
     }
 }
 
+#[test]
+fn metrics_are_protected_where_tenants_are_unless_somebody_says_otherwise() {
+    let protects = |values: &[&str]| {
+        let objects = rendered(values).unwrap();
+        let pod = agent_pod(&objects).to_string();
+        let set = pod.contains("METRICS_SECURE");
+        let reads = named(&objects, "ClusterRole", "ckb-probe-metrics-reader").is_some();
+        assert_eq!(set, reads, "{values:?}");
+        set
+    };
+    assert!(!protects(&[]));
+    assert!(protects(&["metrics.secure=true"]));
+    assert!(protects(&["multiTenant=true"]));
+    assert!(!protects(&["multiTenant=true", "metrics.secure=false"]));
+    assert!(protects(&["multiTenant=true", "metrics.secure=null"]));
+}
+
 /// The pod template of the agents.
 fn agent_pod(objects: &[Value]) -> Value {
     let map = named(objects, "ConfigMap", OPERATOR).unwrap();
