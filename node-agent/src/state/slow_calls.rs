@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
+use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow, SLOW_CALLS_WINDOW};
 use ckb_probe_profiles::{Frame, Profile, Stack, Window};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
@@ -15,7 +15,7 @@ use crate::mechanism::{
 };
 
 /// How long a window is.
-pub const WINDOW: Duration = Duration::from_secs(600);
+pub const WINDOW: Duration = SLOW_CALLS_WINDOW;
 
 /// So long after a window is over, all of its calls have been told of.
 const LATE: Duration = Duration::from_secs(2);

@@ -7,10 +7,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 mod crowded;
 mod readers;
+mod timely;
 mod turns;
 
 use crowded::crowded_out;
 use readers::Readers;
+use timely::is_timely;
 use turns::{Due, Step, Turns};
 
 use super::rows::PartEntry;
@@ -119,6 +121,8 @@ pub enum Why {
     Unasked,
     /// It waited too long.
     TooOld,
+    /// There can be no window of that number by now.
+    Untimely,
     /// Its name or its labels mean nothing.
     Unreadable,
 }
@@ -307,6 +311,15 @@ fn judge(
     let unknown = known.readers.is_empty();
     if unknown {
         (known.pod, known.readers) = readers.of(node, about).unwrap_or_default();
+        let is_timely = |reader: &ProbeReference| {
+            let probe = world.probe(&ObjectKey::new(&reader.namespace, &reader.name));
+            let spec = probe.and_then(|row| row.spec.as_ref().ok());
+            spec.is_some_and(|spec| is_timely(&spec.spec, about, row.written))
+        };
+        if !known.readers.is_empty() && !known.readers.iter().any(is_timely) {
+            known.readers.clear();
+            return Judgement::Drop(Why::Untimely);
+        }
     }
     let lives = |reader: &ProbeReference| {
         let row = world.probe(&ObjectKey::new(&reader.namespace, &reader.name));

@@ -27,7 +27,9 @@ pub struct PartEntry {
     pub node: Option<String>,
     /// What it is about, as it says itself; None where it does not.
     pub about: Option<PartLabels>,
-    /// When this process first saw this version: agents' clocks may be off.
+    /// When it was written, by the API server's clock: agents' clocks may be off.
+    pub written: Timestamp,
+    /// When this process first saw this version.
     pub seen: Timestamp,
 }
 
@@ -176,6 +178,7 @@ impl From<PartialObjectMeta<ProfilePart>> for PartEntry {
             uid,
             resource_version,
             labels,
+            creation_timestamp,
             ..
         } = object.metadata;
         let name = name.unwrap_or_default();
@@ -185,6 +188,7 @@ impl From<PartialObjectMeta<ProfilePart>> for PartEntry {
             name,
             uid: uid.unwrap_or_default(),
             version: resource_version.unwrap_or_default(),
+            written: creation_timestamp.map_or(Timestamp::UNIX_EPOCH, |time| time.0),
             seen: Timestamp::UNIX_EPOCH,
         }
     }

@@ -16,7 +16,7 @@ use super::{
     fleet::Fleet,
     operator::Operator,
     orders::Orders,
-    parts::{MODES, Slots, part, pprof},
+    parts::{MODES, Slots, part, pprof, windows},
     requests, told,
 };
 use crate::{
@@ -34,6 +34,7 @@ const PODS: usize = 100;
 
 /// Windows of an hour that begin every ten minutes.
 const WINDOWS: u64 = 6;
+const EVERY: Duration = Duration::from_secs(600);
 
 /// Bytes of a part of a profile.
 const BYTES: usize = 60_000;
@@ -125,7 +126,7 @@ async fn parts(
         let mut slots = Slots::of(client, &node);
         let mut written = 0;
         let mut due = Vec::new();
-        for number in 1..=WINDOWS {
+        for number in windows(EVERY, WINDOWS) {
             for order in &order.assignments {
                 for (mode, pprof) in stacks {
                     due.push(part(order, "flames", *mode, number, pprof));

@@ -1,5 +1,7 @@
 //! Windows of stacks, as agents write them: one object each, under one of the names that their node has.
 
+use std::{ops::RangeInclusive, time::Duration};
+
 use ckb_probe_crds::{
     Assignment, PART_SLOTS, PartLabels, ProfileCounts, ProfileMode, ProfilePart, ProfilePartSpec,
     ProfileWindow, part_name,
@@ -50,6 +52,13 @@ impl Slots {
         }
         Ok(false)
     }
+}
+
+/// The numbers of the last windows that there can be by now.
+pub fn windows(every: Duration, count: u64) -> RangeInclusive<u64> {
+    let now = Timestamp::now().as_second().unsigned_abs();
+    let last = now / every.as_secs().max(1);
+    last + 1 - count..=last
 }
 
 /// What is found in a window by a probe of this order.

@@ -17,7 +17,7 @@ use super::{
     fleet::{CKB_PROBE, Fleet, namespace_name},
     operator::Operator,
     orders::Orders,
-    parts::{MODES, Slots, part, pprof},
+    parts::{MODES, Slots, part, pprof, windows},
     told,
 };
 use crate::{
@@ -72,7 +72,7 @@ pub async fn measure(client: &Client, settings: &Settings, report: &mut Report) 
     let stacks: Vec<_> = MODES.map(|mode| (mode, pprof(mode, BYTES))).into();
     let cpu = operator.cpu_time()?;
     let mut slowest = Duration::ZERO;
-    for number in 1..=WINDOWS {
+    for number in windows(EVERY, WINDOWS) {
         let begun = Instant::now();
         window(client, &orders, &stacks, number).await?;
         let published = wait::until("the profiles of a window", EVERY * 3, async || {

@@ -25,8 +25,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let cluster = scene.cluster;
     let target = scene.deploy(Load::Steady).await?;
     // No window begins for a while: until then nobody but this test writes parts of it.
-    let every = rarely(Timestamp::now().as_second());
-    let profile = json!({ "modes": ["Memory"], "every": every, "keep": 2 });
+    let now = Timestamp::now().as_second();
+    let every = rarely(now);
+    let before = before(now, every);
+    let profile = json!({ "modes": ["Memory"], "every": format!("{every}h"), "keep": 2 });
     let probe = super::profiles::asking(scene, &profile);
     scene.apply_probe(probe).await?;
     let (asks, pod) = wait::until("the order", ATTACH, async || {
@@ -47,17 +49,25 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         node,
         asks,
         pod,
+        before,
     };
     held_to_its_node(scene, &writer).await?;
     published(scene, &writer).await
 }
 
 /// From one window to the next, such that none is under way now or begins within half an hour: they begin at multiples of it.
-fn rarely(now: i64) -> String {
+fn rarely(now: i64) -> i64 {
     let is_far = |hours: &i64| (60..hours * 3600 - 1800).contains(&(now % (hours * 3600)));
-    let hours = (18..=24).rev().find(is_far).unwrap_or(24);
-    format!("{hours}h")
+    (18..=24).rev().find(is_far).unwrap_or(24)
 }
+
+/// The number of the window before those that this test is about: no others are taken than there can be by now.
+fn before(now: i64, hours: i64) -> u64 {
+    (now / (hours * 3600) - WINDOWS.len() as i64).unsigned_abs()
+}
+
+/// Which windows there are, of which two are kept.
+const WINDOWS: [u64; 3] = [1, 2, 3];
 
 /// The client that the agent in this pod has.
 async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Client> {
@@ -141,6 +151,8 @@ struct Writer {
     node: String,
     asks: String,
     pod: PodReference,
+    /// See [`before`].
+    before: u64,
 }
 
 impl Writer {
@@ -160,7 +172,7 @@ impl Writer {
             container: "ckb".into(),
             mode: ProfileMode::Memory,
             window: ProfileWindow {
-                number: window,
+                number: self.before + window,
                 began_at: MicroTime(Timestamp::now()),
                 milliseconds: 30_000,
             },
@@ -245,19 +257,21 @@ fn is_forbidden(result: kube::Result<()>) -> bool {
     matches!(result, Err(kube::Error::Api(status)) if status.code == 403)
 }
 
-/// Three windows, of which two are kept.
 async fn published(scene: &Scene<'_>, writer: &Writer) -> Result<()> {
     let profiles = scene.api::<CkbProfile>();
     let mut slot = 0;
-    for window in [1, 2, 3] {
-        // Nobody's question, in the same way: dropped, and no obstacle.
-        for asks in [&writer.asks, "0000000000000000"] {
+    for window in WINDOWS {
+        // Nobody's question in the same way, and a window that is far from now: dropped, and no obstacle.
+        let nobodys = writer.spec("0000000000000000", window);
+        let mut untimely = writer.spec(&writer.asks, window);
+        untimely.window.number += 1_000_000;
+        for spec in [untimely, nobodys, writer.spec(&writer.asks, window)] {
             slot += 1;
             let name = part_name(&writer.node, slot);
-            let spec = writer.spec(asks, window);
             writer.write(&name, &spec, |_| {}).await?;
         }
-        let name = format!("{PROBE}.flames.memory.{window}");
+        let number = writer.before + window;
+        let name = format!("{PROBE}.flames.memory.{number}");
         wait::until("the profile", SOON, async || {
             Ok(profiles.get(&name).await?)
         })
@@ -269,7 +283,7 @@ async fn published(scene: &Scene<'_>, writer: &Writer) -> Result<()> {
         let kept = profiles.list(&ListParams::default()).await?.items;
         let windows: BTreeSet<u64> = kept
             .iter()
-            .map(|profile| profile.spec.window.number)
+            .map(|profile| profile.spec.window.number - writer.before)
             .collect();
         expect(windows == BTreeSet::from([2, 3]), "windows 2 and 3", || {
             format!("{windows:?}")
@@ -290,7 +304,7 @@ async fn published(scene: &Scene<'_>, writer: &Writer) -> Result<()> {
             .stacks;
         let whose = format!("{}/{}/ckb", scene.namespace, writer.pod.name);
         let own = stacks.filter(|stack| stack.target == whose);
-        weights.insert(profile.spec.window.number, own.total(0));
+        weights.insert(profile.spec.window.number - writer.before, own.total(0));
     }
     let expected = BTreeMap::from([(2, 2), (3, 3)]);
     expect(weights == expected, format!("{expected:?}"), || {
@@ -307,7 +321,7 @@ mod tests {
     #[test]
     fn no_window_is_near() {
         const NOON: i64 = 20_000 * 86_400 + 43_200;
-        assert_eq!(rarely(NOON), "24h");
+        assert_eq!(rarely(NOON), 24);
         for minute in (-1_440..=1_440).map(|minute| NOON + minute * 60) {
             let every = rarely(minute);
             let hours: i64 = every.trim_end_matches('h').parse().unwrap();

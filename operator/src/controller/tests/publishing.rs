@@ -13,6 +13,7 @@ fn senseless() -> Change {
         version: "1".into(),
         node: Some("n".into()),
         about: None,
+        written: Timestamp::UNIX_EPOCH,
         seen: Timestamp::UNIX_EPOCH,
     })))
 }

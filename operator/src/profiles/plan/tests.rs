@@ -14,9 +14,12 @@ use crate::{
     world::{Change, CkbProbeEntry, TargetPod},
 };
 
+/// Seconds from one window to the next.
+const EVERY: i64 = 10;
+
 /// Keeps two windows of what it looks at.
 fn asking(name: &str) -> CkbProbeEntry {
-    let probes = json!([{ "name": "flames", "profile": { "modes": ["Cpu"], "keep": 2 } }]);
+    let probes = json!([{ "name": "flames", "profile": { "modes": ["Cpu"], "every": "10s", "window": "10s", "keep": 2 } }]);
     probe("a", name, json!({ "probes": probes }))
 }
 
@@ -46,6 +49,10 @@ fn ordered(on: &str, probe: &CkbProbeEntry, pods: &[TargetPod]) -> Change {
     reports(row)
 }
 
+fn since_1970(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
 fn row(name: &str, probe: &CkbProbeEntry, pod: &TargetPod, window: u64) -> PartEntry {
     PartEntry {
         name: name.into(),
@@ -59,6 +66,7 @@ fn row(name: &str, probe: &CkbProbeEntry, pod: &TargetPod, window: u64) -> PartE
             window,
             pod: pod.reference.uid.clone(),
         }),
+        written: since_1970(EVERY * i64::try_from(window).unwrap()),
         seen: Timestamp::UNIX_EPOCH,
     }
 }

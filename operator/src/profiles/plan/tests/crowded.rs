@@ -43,6 +43,7 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
     if let Some(about) = &mut part.about {
         (about.probe, about.mode) = ("storage".into(), ProfileMode::SlowCalls);
     }
+    part.written = since_1970(7 * 600);
     world.apply(comes(part), at(0));
     let mut desk = PublishPlanner::default();
     assert_eq!(planned(&mut desk, &world, at(29)).next, Some(at(30)));
@@ -88,8 +89,7 @@ fn removed(plan: &Plan) -> Vec<&str> {
 
 #[test]
 fn the_oldest_profiles_of_a_namespace_go_where_they_take_too_many_bytes_together() {
-    let probes =
-        json!({ "probes": [{ "name": "flames", "profile": { "modes": ["Cpu"], "keep": 50 } }] });
+    let probes = json!({ "probes": [{ "name": "flames", "profile": { "modes": ["Cpu"], "every": "10s", "window": "10s", "keep": 50 } }] });
     let (p, q) = (
         probe("a", "p", probes.clone()),
         probe("a", "q", probes.clone()),
@@ -133,8 +133,7 @@ fn the_oldest_profiles_of_a_namespace_go_where_they_take_too_many_bytes_together
 
 #[test]
 fn what_is_younger_does_not_go_before_what_is_older_however_many_must() {
-    let probes =
-        json!({ "probes": [{ "name": "flames", "profile": { "modes": ["Cpu"], "keep": 50 } }] });
+    let probes = json!({ "probes": [{ "name": "flames", "profile": { "modes": ["Cpu"], "every": "10s", "window": "10s", "keep": 50 } }] });
     let (p, q) = (probe("a", "p", probes.clone()), probe("a", "q", probes));
     let mut world = world(listed().into_iter().chain([has(&p), has(&q)]));
     for window in 0..20 {

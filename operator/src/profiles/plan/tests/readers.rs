@@ -94,6 +94,27 @@ fn a_pod_that_has_gone_meanwhile_has_its_last_stacks_published() {
 }
 
 #[test]
+fn a_part_of_a_window_that_there_cannot_be_yet_has_no_turn() {
+    let (mut world, probe, pods) = two();
+    let mut desk = PublishPlanner::default();
+    // An agent that is another's: numbers of its choice, of a pod that it has.
+    for slot in 0..16 {
+        let mut part = row(&format!("n.{slot}"), &probe, &pods[0], 1_000_000 + slot);
+        part.written = since_1970(100);
+        world.apply(comes(part), at(100));
+    }
+    let mut honest = row("m.0", &probe, &pods[1], 9);
+    honest.written = since_1970(100);
+    world.apply(comes(honest), at(100));
+    let plan = planned(&mut desk, &world, at(131));
+    let dropped = drops(&plan);
+    assert_eq!(dropped.len(), 16, "{dropped:?}");
+    assert!(dropped.iter().all(|(_, why)| *why == Why::Untimely));
+    let published = publishes(&plan);
+    assert_eq!((published.len(), names(published[0])), (1, vec!["m.0"]));
+}
+
+#[test]
 fn parts_of_nobody_without_sense_or_too_old_are_dropped() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
