@@ -140,7 +140,7 @@ go_build() {
 # jeprof, which comes with jemalloc's sources, is Perl.
 unit_packages() {
   missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
-    binutils=objcopy openssh-client=ssh-keygen python3=python3 tmux=tmux perl=perl librocksdb-dev=/usr/include/rocksdb/c.h
+    binutils=objcopy openssh-client=ssh-keygen python3=python3 tmux=tmux zsh=zsh fish=fish perl=perl librocksdb-dev=/usr/include/rocksdb/c.h
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }

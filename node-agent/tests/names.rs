@@ -90,3 +90,50 @@ fn each_of_its_own_verbs_is_completed_by_bash_and_has_a_page() {
         assert!(verb == "help" || page.exists(), "{}", page.display());
     }
 }
+
+#[test]
+fn verbs_and_options_are_completed_by_fish() {
+    let script = format!(
+        "{CKB_PROBE} completion fish | source; complete -C 'ckb-probe sysc'; complete -C 'ckb-probe blocks --thr'"
+    );
+    let output = Command::new("fish").args(["-c", &script]).output().unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<_> = told
+        .lines()
+        .filter_map(|line| line.split('\t').next())
+        .collect();
+    assert_eq!(words, ["syscalls", "--threshold"]);
+}
+
+/// As somebody types in it, who has a terminal.
+#[test]
+fn verbs_and_options_are_completed_by_zsh() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("names/zsh");
+    std::fs::create_dir_all(&folder).unwrap();
+    let script = printed("ckb-probe", &["completion", "zsh"]);
+    std::fs::write(folder.join("_ckb-probe"), script).unwrap();
+    let typed = r#"
+        zmodload zsh/zpty
+        zpty shell zsh -f -i
+        zpty -w shell "PS1=; fpath=($1 \$fpath); autoload -U compinit; compinit -u -D; echo is-ready"
+        until [[ $all == *$'is-ready\r\n'* ]]; do zpty -r shell one || exit 1; all+=$one; done
+        for line in 'ckb-probe sysc' $'\C-uckb-probe blocks --thr'; do
+          zpty -n -w shell "$line"$'\t'
+          for (( tries = 0; tries < 3000; tries++ )); do
+            while zpty -r -t shell one; do all+=$one; done
+            sleep 0.01
+            [[ $line == *sysc && $all == *syscalls* || $line == *thr && $all == *--threshold* ]] && break
+          done
+        done
+        print -r -- "$all"
+    "#;
+    let output = Command::new("zsh")
+        .args(["-f", "-c", typed, "zsh"])
+        .arg(&folder)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    for expected in ["ckb-probe syscalls", "ckb-probe blocks --threshold"] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+}
