@@ -42,7 +42,7 @@ pub use nodeprobe::{
 pub use profile::{
     CkbProfile, CkbProfileSpec, FunctionShare, PART_SLOTS, PPROF_LIMIT, PartLabels, ProfileCounts,
     ProfileMode, ProfilePart, ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow,
-    SLOW_CALLS_WINDOW, label, part_name, part_place,
+    SLOW_CALLS_WINDOW, WINDOWS_KEPT, label, part_name, part_place,
 };
 pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport};
 

@@ -20,6 +20,9 @@ pub use labels::{PART_SLOTS, PartLabels, label, part_name, part_place};
 /// How long a window of slow calls is, and the time from one to the next.
 pub const SLOW_CALLS_WINDOW: std::time::Duration = std::time::Duration::from_secs(600);
 
+/// How many windows an agent keeps at most while the API server takes none.
+pub const WINDOWS_KEPT: usize = 64;
+
 /// The most bytes of pprof, gzipped, in one object: in base64 two thirds of what the API server takes.
 pub const PPROF_LIMIT: usize = 512 << 10;
 

@@ -240,10 +240,10 @@ fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
 #[test]
 fn in_a_pid_namespace_of_its_own_it_measures_nobody_and_says_why() {
     for words in [
-        "syscalls --pid 1",
-        "tcp --pid 1",
-        "functions --match main --pid 1",
-        "profile --pid 1 --duration 1s",
+        "syscalls --pid 1 --duration 2s",
+        "tcp --pid 1 --duration 2s",
+        "functions --match main --pid 1 --duration 2s",
+        "profile --pid 1 --duration 2s",
         "check --pid 1",
     ] {
         let mut command = Command::new("unshare");

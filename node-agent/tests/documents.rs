@@ -213,7 +213,6 @@ fn blocks_of_a_process_are_told_to_people_in_lines_that_end_with_the_slowest() {
         node.tell(&format!("accept {height} {height} 3"));
     }
     node.tell("accept 1001 1004 3");
-    thread::sleep(Duration::from_secs(1));
     kill_process(Pid::from_child(&probe), Signal::INT).unwrap();
     assert!(probe.wait().unwrap().success());
     let lines = reader.join().unwrap();

@@ -1,6 +1,6 @@
 //! What blocks cost, by their height: the newest, and the slowest.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{cmp::Reverse, collections::BTreeMap, fmt::Write as _};
 
 use ckb_probe_crds::{CkbProbe, EventStatus, Probe};
 
@@ -11,8 +11,9 @@ use crate::{
     top::nanos,
 };
 
-/// So many are kept while they are watched.
+/// So many are kept while they are watched: the newest, but for so many of the slowest.
 const KEPT: usize = 1_000;
+const SLOWEST: usize = 100;
 
 /// What is shown of a block, by the names of its event's details.
 const COLUMNS: [(&str, &str); 6] = [
@@ -69,10 +70,27 @@ impl Blocks {
             }
         }
         self.blocks.extend(new.clone());
-        while self.blocks.len() > KEPT {
-            self.blocks.pop_first();
-        }
+        self.forget();
         new.into_values().collect()
+    }
+
+    /// The oldest, where there are too many.
+    fn forget(&mut self) {
+        let mut left = self.blocks.len().saturating_sub(KEPT);
+        if left == 0 {
+            return;
+        }
+        // No two are as slow as each other: of equals the newer one is slower.
+        let durations = self.blocks.values().map(|one| duration(&one.event));
+        let durations: Vec<(u64, usize)> = durations.zip(0..).collect();
+        let mut slowest = durations.clone();
+        let (_, least, _) = slowest.select_nth_unstable_by_key(SLOWEST - 1, |one| Reverse(*one));
+        let mut durations = durations.iter();
+        self.blocks.retain(|_, _| {
+            let goes = left > 0 && durations.next().is_some_and(|one| one < least);
+            left -= usize::from(goes);
+            !goes
+        });
     }
 
     /// Whether there is none.
@@ -90,7 +108,7 @@ impl Blocks {
         let mut text = cut(&one_line(headline), WIDTH) + "\n";
         let newest: Vec<&Event> = self.blocks.values().rev().take(most).collect();
         let mut slowest: Vec<&Event> = self.blocks.values().rev().collect();
-        slowest.sort_by_key(|one| std::cmp::Reverse(duration(&one.event)));
+        slowest.sort_by_key(|one| Reverse(duration(&one.event)));
         slowest.truncate(most);
         table(&mut text, ("newest", place), &newest);
         table(&mut text, ("slowest", place), &slowest);

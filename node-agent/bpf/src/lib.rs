@@ -69,7 +69,6 @@ use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, LookedAt, Plan, Site};
 use stacks::SlowStacks;
 use strum::{EnumString, IntoStaticStr, VariantArray};
-pub use sys::release_code;
 pub use syscalls::{
     Met, SlowSyscall, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer, TargetId,
     TargetReading,

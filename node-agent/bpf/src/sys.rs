@@ -1,7 +1,6 @@
 //! bpf(2) and perf_event_open(2), as far as aya 0.14 does not make these calls.
 
 mod attributes;
-mod code;
 mod mapped;
 mod perf;
 mod process_memory;
@@ -21,7 +20,6 @@ use attributes::{
     IteratorLinkAttributes, KernelLinkAttributes, MapAttributes, MultiLinkAttributes,
     ProgramAttributes, RawTracepointAttributes, TypeAttributes,
 };
-pub use code::release_code;
 pub(super) use mapped::Mapped;
 pub(super) use perf::{PerfLink, ProbePmu, link_perf_event};
 pub(super) use process_memory::{lives_without_main_thread, may_read_memory, read_memory};

@@ -23,7 +23,6 @@ use crate::{
         workers::{Errand, Outcome},
     },
     export::{exposition, metrics, span_metrics},
-    kernel::release_code,
     lines::{LAST_LINES, Lines},
     server::MetricsRequest,
 };
@@ -75,10 +74,6 @@ impl Work {
     pub(super) fn carries_out(&mut self) -> bool {
         let is_new = self.carried_out != self.order && !self.engine.is_looking();
         if is_new {
-            // Of an agent that has begun to measure, most of the code that it took to come so far is done with.
-            if self.carried_out.is_none() {
-                release_code();
-            }
             self.carried_out = self.order.clone();
         }
         is_new

@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use super::{Accepted, GroupId, Mechanism, Node, Refusal};
+use super::{Accepted, Foreign, GroupId, Mechanism, Node, Refusal};
 use crate::observe::ProcessId;
 
 /// What becomes of a question.
@@ -159,7 +159,7 @@ impl Batch {
 
     /// See [`Config::begin`].
     pub fn begin(self, context: BeginContext<'_>) -> Begun {
-        if let Some(foreign) = context.node.foreign {
+        if let Err(foreign) = Foreign::check() {
             return Begun::refused(self.places.iter().map(|_| foreign.into()));
         }
         let mut configs = self.configs.into_iter();

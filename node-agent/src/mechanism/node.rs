@@ -65,8 +65,6 @@ impl From<Foreign> for Refusal {
 /// What there is on a node for all of its processes. Clones are of the same.
 #[derive(Clone)]
 pub struct Node {
-    /// Why nothing is told of any process; None where it is.
-    pub foreign: Option<Foreign>,
     /// How functions of processes are attached to; or why they are not, which leaves other mechanisms working.
     pub tier: Result<CalibratedTier, Refusal>,
     /// What may be looked at.
@@ -93,7 +91,6 @@ impl Node {
     /// One where functions are attached to like this.
     pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
         Self {
-            foreign: Foreign::check().err(),
             tier,
             policy: Arc::default(),
             kernel: KernelRegistry::default(),

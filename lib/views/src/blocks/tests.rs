@@ -54,6 +54,27 @@ HEIGHT    DURATION ROCKSDB  VERIFY  COMMIT     CPU     TXS  POD
 }
 
 #[test]
+fn the_slowest_are_told_however_many_came_after_them() {
+    let mut blocks = Blocks::default();
+    for thousand in 0..3 {
+        let heights = thousand * 1_000..(thousand + 1) * 1_000;
+        let told = heights.map(|height| {
+            let duration = if height == 7 { "1.2s" } else { "150ms" };
+            event(height, duration, "accepted")
+        });
+        blocks.take(&probe(told.collect()));
+    }
+    let text = blocks.text("ckb/ckb chain", 2);
+    let heights: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|word| word.parse::<u64>().is_ok())
+        .collect();
+    assert_eq!(heights, ["2999", "2998", "7", "2999"]);
+    assert_eq!(blocks.blocks.len(), KEPT);
+}
+
+#[test]
 fn what_has_no_height_is_no_block_and_nothing_is_too_wide() {
     let mut other = event(1, "5ms", "accepted");
     other.details.remove("height");

@@ -12,7 +12,9 @@ use std::{
 };
 
 use backon::BackoffBuilder as _;
-use ckb_probe_crds::{PPROF_LIMIT, PartLabels, ProfilePart, ProfilePartSpec, part_name};
+use ckb_probe_crds::{
+    PPROF_LIMIT, PartLabels, ProfilePart, ProfilePartSpec, WINDOWS_KEPT, part_name,
+};
 use ckb_probe_profiles::{Profile, Stack, Stacks};
 use k8s_openapi::ByteString;
 use kube::{Api, api::PostParams};
@@ -31,7 +33,7 @@ use crate::{
 };
 
 /// So many wait at most; of more, the oldest of the namespace that has most of them are given up.
-const MOST: usize = 64;
+const MOST: usize = WINDOWS_KEPT;
 
 /// And so many different stacks in all of them.
 const MOST_STACKS: usize = 200_000;

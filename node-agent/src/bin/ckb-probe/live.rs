@@ -43,19 +43,16 @@ use super::{
 /// So long a terminal is waited for that is to be given back.
 const LAST_PICTURE: Duration = Duration::from_secs(1);
 
-/// A process of this host, and what is asked of it.
+/// A process of this host, and how it is measured.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "On this host")]
-pub struct LocalArguments {
+pub struct TargetArguments {
     /// On this host instead of a cluster: the process to measure, by its process id.
     #[arg(long)]
     pid: Option<u32>,
     /// The process to measure, by the base name of its executable.
     #[arg(long, conflicts_with = "pid")]
     executable: Option<String>,
-    /// What is asked of it: storage, latency, network, disk, flames, blocks, fiber, light-client or everything.
-    #[arg(long, default_value = "storage", value_parser = preset)]
-    preset: Preset,
     /// How long an interval is, 100ms at the least.
     #[arg(long, default_value = "1s", value_parser = interval)]
     interval: ckb_probe_crds::Duration,
@@ -65,9 +62,27 @@ pub struct LocalArguments {
     budget: BudgetArguments,
 }
 
+impl TargetArguments {
+    /// Whether a process is named.
+    pub fn is_asked(&self) -> bool {
+        self.pid.is_some() || self.executable.is_some()
+    }
+}
+
+/// The same, and what is asked of it.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "On this host")]
+pub struct LocalArguments {
+    #[command(flatten)]
+    target: TargetArguments,
+    /// What is asked of it: storage, latency, network, disk, flames, blocks, fiber, light-client or everything.
+    #[arg(long, default_value = "storage", value_parser = preset)]
+    preset: Preset,
+}
+
 impl LocalArguments {
     fn is_asked(&self) -> bool {
-        self.pid.is_some() || self.executable.is_some()
+        self.target.is_asked()
     }
 }
 
@@ -155,7 +170,7 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
         // Before anything is attached.
         ckb_probe_kubectl::check_terminal().map_err(VerbError::from)?;
     }
-    let mut session = Local::attach(&local)?;
+    let mut session = Local::attach(&local.target, &local.preset.probes)?;
     let title = format!("ckb-probe top  {}", session.subject);
     let name = session.subject.clone();
     let began = Instant::now();
@@ -230,7 +245,7 @@ pub async fn slow(arguments: SlowArguments) -> Result<Outcome, CliError> {
             lists_from(probe, threshold);
         });
     }
-    let mut measured = Local::attach(&local)?;
+    let mut measured = Local::attach(&local.target, &local.preset.probes)?;
     let Local { subject, .. } = &measured;
     let (subject, executable) = (subject.clone(), measured.session.process.executable.clone());
     let time = how.time.map(ckb_probe_crds::Duration::get);
@@ -303,7 +318,7 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
         let shown = histogram::run(&name, &cluster, &how).await;
         return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
-    let mut session = Local::attach(&local)?;
+    let mut session = Local::attach(&local.target, &local.preset.probes)?;
     let subject = session.subject.clone();
     let probes = local.preset.probes.clone();
     let mut is_found = None;
@@ -355,7 +370,7 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
         )));
     }
     let which = how.which(row.as_deref());
-    let mut session = Local::attach(&local)?;
+    let mut session = Local::attach(&local.target, &local.preset.probes)?;
     let heatmap = Heatmap::of(&session.subject, &local.preset.probes, which);
     let mut heatmap = heatmap.ok_or_else(|| VerbError::NoDistribution(session.subject.clone()))?;
     let mut canvas = how.canvas();
@@ -400,16 +415,15 @@ struct Local {
 }
 
 impl Local {
-    fn attach(arguments: &LocalArguments) -> Result<Self, CliError> {
+    fn attach(arguments: &TargetArguments, probes: &[Probe]) -> Result<Self, CliError> {
         let executable = arguments.executable.as_deref().unwrap_or_default();
         let process = find_process(arguments.pid, executable)?;
         let ends = Ends::of(process.id)?;
         let means = preflight(arguments.tier.tier).means;
         let subject = format!("process {} ({})", process.id.pid, process.executable);
         let interval = arguments.interval.get();
-        let probes: Vec<Probe> = arguments.preset.probes.clone();
         let overhead = arguments.budget.overhead();
-        let session = Session::attach_all(means, process, probes, overhead, interval)?;
+        let session = Session::attach_all(means, process, probes.to_vec(), overhead, interval)?;
         let lacks = session.lacks();
         if !lacks.is_empty() {
             eprintln!("ckb-probe: attached{lacks}");

@@ -173,7 +173,7 @@ macro_rules! define_command {
                     (None, _) => flames::diff(&arguments).await,
                 },
                 Command::Flamegraph(arguments) => profile::flamegraph(*arguments).await,
-                Command::Blocks(arguments) if arguments.local.is_asked() => {
+                Command::Blocks(arguments) if arguments.local.target.is_asked() => {
                     live::blocks::run(arguments.local, &arguments.how).await
                 }
                 Command::Blocks(arguments) => match arguments.cluster() {

@@ -3,11 +3,8 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::{CkbProbeSpec, PartLabels, ProfileMode, SLOW_CALLS_WINDOW};
+use ckb_probe_crds::{CkbProbeSpec, PartLabels, ProfileMode, SLOW_CALLS_WINDOW, WINDOWS_KEPT};
 use k8s_openapi::jiff::Timestamp;
-
-/// So many windows an agent keeps while the API server takes none: `MOST` of its queue.
-const KEPT: u64 = 64;
 
 /// So far the clocks of a node and of the API server may be apart, and so late a window may be done.
 const APART: Duration = Duration::from_secs(600);
@@ -20,7 +17,7 @@ pub fn is_timely(spec: &CkbProbeSpec, about: &PartLabels, written: Timestamp) ->
     let written = u64::try_from(written.as_second()).unwrap_or_default();
     let (apart, every) = (APART.as_secs(), every.as_secs().max(1));
     let latest = (written + apart) / every + 1;
-    let earliest = (written.saturating_sub(apart) / every).saturating_sub(KEPT + 1);
+    let earliest = (written.saturating_sub(apart) / every).saturating_sub(WINDOWS_KEPT as u64 + 1);
     (earliest..=latest).contains(&about.window)
 }
 

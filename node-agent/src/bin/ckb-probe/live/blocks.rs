@@ -10,59 +10,33 @@ use ckb_probe_views::{
 use clap::Args;
 
 use super::{
-    super::{BudgetArguments, CliError, Outcome, TierArgument, check, intervals::interval},
-    Local, lists_from, shown,
+    super::{CliError, Outcome},
+    Local, TargetArguments, lists_from, preset, shown,
 };
 
 /// A process of this host, and which of its blocks are told.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "On this host")]
 pub struct LocalArguments {
-    /// On this host instead of a file or a cluster: the process to measure, by its process id.
-    #[arg(long)]
-    pid: Option<u32>,
-    /// The process to measure, by the base name of its executable.
-    #[arg(long, conflicts_with = "pid")]
-    executable: Option<String>,
+    #[command(flatten)]
+    pub target: TargetArguments,
     /// Blocks that take so long, or longer, are told. Unset: all.
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     threshold: ckb_probe_crds::Duration,
     /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
     #[arg(long = "for", value_name = "DURATION")]
     time: Option<ckb_probe_crds::Duration>,
-    /// How often they are printed, 100ms at the least.
-    #[arg(long, default_value = "1s", value_parser = interval)]
-    interval: ckb_probe_crds::Duration,
-    #[command(flatten)]
-    tier: TierArgument,
-    #[command(flatten)]
-    budget: BudgetArguments,
-}
-
-impl LocalArguments {
-    /// Whether a process is named.
-    pub fn is_asked(&self) -> bool {
-        self.pid.is_some() || self.executable.is_some()
-    }
 }
 
 /// Prints them until the time is up, the process ends, or somebody interrupts.
 pub async fn run(local: LocalArguments, how: &WatchArguments) -> Result<Outcome, CliError> {
-    let mut preset = check::preset("blocks").map_err(CliError::Which)?;
-    preset.probes.retain(tells_of_heights);
-    for probe in &mut preset.probes {
+    let mut probes = preset("blocks").map_err(CliError::Which)?.probes;
+    probes.retain(tells_of_heights);
+    for probe in &mut probes {
         lists_from(probe, local.threshold);
     }
-    let probes = preset.probes.clone();
     let time = local.time.map(ckb_probe_crds::Duration::get);
-    let mut measured = Local::attach(&super::LocalArguments {
-        pid: local.pid,
-        executable: local.executable,
-        preset,
-        interval: local.interval,
-        tier: local.tier,
-        budget: local.budget,
-    })?;
+    let mut measured = Local::attach(&local.target, &probes)?;
     let subject = measured.subject.clone();
     let executable = measured.session.process.executable.clone();
     let mut blocks = Blocks::default();
