@@ -36,8 +36,10 @@ const LEAST_OF_A_LOOK: f64 = 0.02;
 /// Seconds on the wall in which it is found out whether probing can cost what it is believed to.
 const BELIEVED: f64 = 10.0;
 
-/// Hits that say enough however soon they came.
+/// Hits that say enough however soon they came, and CPU-seconds that they cost then: of what tells its own cost a hit is a nanosecond, and
+/// a single event is thousands of them.
 const MANY_HITS: f64 = 1000.0;
+const MANY_COST: f64 = 1e-3;
 
 /// Seconds over which what samplers cost is smoothed: they meet a process now and then.
 const SAMPLERS: f64 = 1.0;
@@ -183,22 +185,20 @@ impl Estimator {
         let own = (used - counted * possible) / (1.0 + hidden * possible);
         let own = own.max(used * LEAST_OF_A_LOOK);
         let passed = self.time.advance(seconds, own, used - own);
-        let cost: f64 = self
-            .rates
-            .iter_mut()
-            .zip(sights)
-            .map(|(rate, sight)| {
-                let (open, attached) = parts(sight);
-                rate.observe(
-                    seconds,
-                    passed,
-                    sight,
-                    open * passed,
-                    (attached - open).max(0.0) * passed,
-                    duty,
-                )
-            })
-            .sum();
+        for (rate, sight) in self.rates.iter_mut().zip(sights) {
+            rate.observe(seconds, passed, sight, parts(sight).0 * passed);
+        }
+        let hidden = self.rates.iter().zip(sights).map(|(rate, sight)| {
+            let (open, attached) = parts(sight);
+            rate.hidden(sight, duty) * (attached - open).max(0.0) * passed
+        });
+        let hidden: Vec<f64> = hidden.collect();
+        // The target has not paid more than it used for what nobody counted: its time goes on a little while it is idle.
+        let paid = (used / hidden.iter().sum::<f64>().max(1e-12)).min(1.0);
+        for ((rate, sight), hidden) in self.rates.iter_mut().zip(sights).zip(hidden) {
+            rate.cost_seconds = rate.counted(sight) + hidden * paid;
+        }
+        let cost: f64 = self.costs().sum();
         if seconds > 0.0 {
             let kept = (-seconds / SAMPLERS).exp();
             self.besides = self.besides * kept + besides / seconds * (1.0 - kept);
@@ -257,24 +257,18 @@ impl Rate {
         self.hits_per_second.or(foreseen)
     }
 
-    /// Takes in what was seen in `open` seconds of process time; `elapsed` are those on the wall. Returns the CPU-seconds that the
-    /// hits cost: those counted, and those of `hidden` seconds, which the edges hid. `duty` is the part of the time on the wall that process
-    /// time makes up.
-    fn observe(
-        &mut self,
-        elapsed: f64,
-        passed: f64,
-        sight: &Observation,
-        open: f64,
-        hidden: f64,
-        duty: f64,
-    ) -> f64 {
-        self.hits += sight.hits as f64;
+    /// Takes in what was seen in `open` of the `passed` seconds of process time; `elapsed` are those on the wall.
+    fn observe(&mut self, elapsed: f64, passed: f64, sight: &Observation, open: f64) {
+        // What is counted while probes come and go costs, and happened in no time that anybody knows.
+        if !sight.open.is_zero() {
+            self.hits += sight.hits as f64;
+        }
         self.open += open;
         self.unseen += elapsed;
         let believed = self.hits_per_second.unwrap_or(f64::INFINITY);
         let known = self.open >= LOOK && self.hits.max(believed * self.open) >= LOOK_HITS;
-        if known || (self.open > 0.0 && self.hits >= MANY_HITS) {
+        let many = MANY_HITS.max(MANY_COST / self.cost.as_secs_f64().max(1e-9));
+        if known || (self.open > 0.0 && self.hits >= many) {
             let seen = self.hits / self.open;
             self.hits_per_second = Some(match self.hits_per_second {
                 None => seen,
@@ -289,8 +283,6 @@ impl Rate {
         }
         self.peak
             .pass(elapsed, passed, self.hits_per_second.unwrap_or(0.0));
-        self.cost_seconds = self.counted(sight) + self.hidden(sight, duty) * hidden;
-        self.cost_seconds
     }
 
     /// How much a look counts against what was believed.

@@ -178,3 +178,50 @@ fn what_costs_besides_is_spent_at_once_and_its_rate_is_known_within_seconds() {
     assert_eq!(spent.cost, 0.5);
     assert!(near(spent.besides, before), "{spent:?}, {before}");
 }
+
+/// Of what tells its own cost a hit is a nanosecond.
+fn of_nanoseconds() -> Estimator {
+    Estimator::new(&[Duration::from_nanos(1)])
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn what_is_counted_while_probes_come_or_go_is_of_no_rate() {
+    let mut estimator = of_nanoseconds();
+    let edge = Observation {
+        hits: 2_000_000,
+        attached: 2 * MS,
+        ..Observation::default()
+    };
+    let spent = estimator.observe(9 * MS, 9 * MS, 0.0, &[edge]);
+    assert!((spent.cost - 0.002).abs() < 1e-9, "it costs: {spent:?}");
+    // An idle target: its time passes by a thousandth of the wall's, and 2 ms of it would be thousands of CPU-seconds a second.
+    estimator.observe(MS, Duration::ZERO, 0.0, &[sight(0, MS)]);
+    assert_eq!(estimator.loads()[0].hits_per_second, None);
+}
+
+#[test]
+fn a_few_events_say_nothing_of_a_rate_however_many_nanoseconds_they_cost() {
+    let mut estimator = of_nanoseconds();
+    estimator.observe(MS, Duration::ZERO, 0.0, &[sight(6_000, MS)]);
+    assert_eq!(estimator.loads()[0].hits_per_second, None);
+    // A millisecond does.
+    estimator.observe(MS, MS, 0.0, &[sight(994_000, MS)]);
+    assert!(estimator.loads()[0].hits_per_second.is_some());
+}
+
+#[test]
+fn what_edges_hid_cost_no_more_than_the_target_used() {
+    let mut estimator = of_nanoseconds().foreseeing(&[Some(3e9)]);
+    for used in [Duration::ZERO, Duration::from_micros(464)] {
+        let edge = Observation {
+            hits: 5_747,
+            attached: 4 * MS,
+            ..Observation::default()
+        };
+        let spent = estimator.observe(9 * MS, used, 0.0, &[edge]);
+        let most = used.as_secs_f64() + 5.8e-6;
+        assert!(spent.cost <= most, "{spent:?} of {used:?}");
+    }
+}
