@@ -31,18 +31,22 @@ const OPERATION: [Operation; 1] = [Operation::Get];
 /// About as often the fixture calls it in a second.
 const CALLS_PER_SECOND: f64 = 9_000.0;
 
-/// The part of the time that the budget is to be enough for: slices are neither rare nor all of the time.
-const SHARE: f64 = 0.5;
+/// The part of the time that the budget is to be enough for: slices are neither rare nor all of the time. What calls cost here, and what
+/// the target uses itself, is known to a factor of two: with half of the time some were measured all of the time.
+const SHARE: f64 = 0.25;
 
 /// Slices before the others go, of which it is known how long they are; the first few are not, as it is found out what they cost.
 const SETTLING: usize = 3;
-const BEFORE: usize = 5;
+const BEFORE: usize = 10;
 
-/// So often it is looked what is due, however long that takes.
-const TURNS: u32 = 100_000;
+/// So many times as long as others some are drawn.
+const LONG: u32 = 4;
 
-/// So many times as long, or as rare, is as it was: what is attached anew takes longer beside others that go, which the plan
-/// allows for.
+/// So long a target is waited for, in all.
+const PATIENT: Duration = Duration::from_secs(60);
+
+/// So many times as long as the longest, or as rare, is as it was: what is attached anew takes longer beside others that go, which the
+/// plan allows for.
 const MOST: f64 = 3.0;
 
 /// A slice that has ended, in CPU time of the target.
@@ -132,21 +136,28 @@ fn process(container: &Container) -> ProcessId {
     process.unwrap().id
 }
 
-/// How long they are, and how long it is from one to the next: medians, in CPU time of the target.
-fn medians(slices: &[Seen]) -> (Duration, Duration) {
-    let median = |mut all: Vec<Duration>| {
-        all.sort_unstable();
-        all[all.len() / 2]
-    };
-    let pairs = slices.windows(2);
-    (
-        median(slices.iter().map(|one| one.ended - one.began).collect()),
-        median(pairs.map(|pair| pair[1].began - pair[0].began).collect()),
-    )
+/// How long the longest of such is: of a few slices none may be one that is drawn [`LONG`] times as long as others.
+fn usual(slices: &[Seen]) -> Duration {
+    let mut lengths: Vec<Duration> = slices.iter().map(|one| one.ended - one.began).collect();
+    lengths.sort_unstable();
+    longest(slices).max(lengths[lengths.len() / 2] * LONG)
 }
 
-/// Three rounds at the most: a slice may be drawn four times as long as others, and this machine may be busy with other tests. What
-/// kept others waiting would do so in each of them.
+/// How long the longest is.
+fn longest(slices: &[Seen]) -> Duration {
+    let lengths = slices.iter().map(|one| one.ended - one.began);
+    lengths.max().unwrap_or_default()
+}
+
+/// How long it is from one to the next, as the median has it.
+fn apart(slices: &[Seen]) -> Duration {
+    let pairs = slices.windows(2);
+    let mut all: Vec<Duration> = pairs.map(|pair| pair[1].began - pair[0].began).collect();
+    all.sort_unstable();
+    all[all.len() / 2]
+}
+
+/// Three rounds at the most: this machine may be busy with other tests. What kept others waiting would do so in each of them.
 #[tokio::test]
 async fn while_many_targets_go_the_slices_of_another_keep_their_length() {
     let mut rounds = (0..3).map(|_| round());
@@ -191,24 +202,26 @@ fn round() -> bool {
         .map(|one| Target::of(one, (&OPERATIONS, percent), &tools, clock))
         .collect();
     let mut target = Target::of(&container, (&OPERATION, percent), &tools, clock);
-    let mut turns = 0;
-    let mut go_on = |target: &mut Target, others: &mut Vec<Target>| {
-        turns += 1;
-        assert!(
-            turns < TURNS,
-            "{:?}, next {:?} at {:?}, of {percent} %",
-            target.slices,
-            target.measured.next_step(),
-            clock.now()
-        );
+    let begun = Instant::now();
+    let go_on = |target: &mut Target, others: &mut Vec<Target>| {
         target.turn(&tools, clock);
         for other in others {
             other.turn(&tools, clock);
         }
         sleep(Duration::from_millis(1));
+        let in_time = begun.elapsed() < PATIENT;
+        if !in_time {
+            println!(
+                "with a budget of {percent:.0} % there are no more slices than {:?}",
+                target.slices
+            );
+        }
+        in_time
     };
     while target.slices.len() < SETTLING + BEFORE {
-        go_on(&mut target, &mut others);
+        if !go_on(&mut target, &mut others) {
+            return false;
+        }
     }
     let before = target.slices.split_off(SETTLING);
     target.slices.clear();
@@ -219,21 +232,24 @@ fn round() -> bool {
     }
     let gone = tools.reaper.take(());
     while gone.took().is_none() {
-        go_on(&mut target, &mut others);
+        if !go_on(&mut target, &mut others) {
+            return false;
+        }
     }
     let (lasted, used) = (began.elapsed(), target.used() - used);
     let meanwhile = target.slices.len();
     // The one that was open then, if there was none before.
     while target.slices.is_empty() {
-        go_on(&mut target, &mut others);
+        if !go_on(&mut target, &mut others) {
+            return false;
+        }
     }
-    let (length, apart) = medians(&before);
-    let longest = target.slices.iter().map(|one| one.ended - one.began).max();
-    let longest = longest.unwrap();
+    let (usual, apart) = (usual(&before), apart(&before));
+    let longest = longest(&target.slices);
     println!(
-        "a budget of {percent:.0} %; {OTHERS} targets were gone after {lasted:?}, of which another used {used:?}; its slices were \
-         {length:?} long and {apart:?} apart; meanwhile there were {meanwhile}, the longest {longest:?}"
+        "a budget of {percent:.0} %; {OTHERS} targets were gone after {lasted:?}, of which another used {used:?}; its slices were up \
+         to {usual:?} long and {apart:?} apart; meanwhile there were {meanwhile}, the longest {longest:?}"
     );
     let rarest = apart.mul_f64(MOST) * (meanwhile as u32 + 1);
-    longest < length.mul_f64(MOST) && used < rarest
+    longest < usual.mul_f64(MOST) && used < rarest
 }
