@@ -15,9 +15,9 @@ pub mod condition {
     pub const DEGRADED: &str = "Degraded";
     /// What probing costs each target is estimated at no more than its budget: the greatest `spec.overhead.maxPercent` that any
     /// CkbProbe asks of it, or the installation's ceiling where that is lower. With `onBreach: Sample`
-    /// the estimate of one report interval may lie a little above, since an interval is a handful of time slices: false
-    /// only when an agent says that sampling does not suffice, or when the estimate is more than a tenth above; and then
-    /// until it is back at the ceiling, so that it does not come and go.
+    /// the estimate of one report interval may lie above, since an interval is a handful of time slices: false only when an agent
+    /// says that sampling does not suffice, or when the estimates of the last interval and of the last minute are more than a
+    /// tenth above; and then until either is back at the ceiling, so that it does not come and go.
     pub const WITHIN_BUDGET: &str = "WithinBudget";
     /// The kernels of the targets' nodes support each probe in full. One that is not supported everywhere keeps the others from
     /// nothing: it is false beside a `Ready` that is true, and says of how many probes so much is true.

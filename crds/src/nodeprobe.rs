@@ -291,6 +291,10 @@ pub struct InstanceReport {
     /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_millipercent: Option<u64>,
+    /// What probing cost in the last minute, or in the last interval where that is longer, in thousandths of a percent of what the
+    /// budget and the floor granted in it: 100000 is all of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_used_millipercent: Option<u64>,
     /// What its container waited for in the last interval, whatever is measured; unset until an interval has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,

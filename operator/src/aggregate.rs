@@ -211,12 +211,16 @@ fn overhead(targets: &[Target], share: Option<Share>) -> OverheadStatus {
     let own = costliest.and_then(|report| report.own_overhead_millipercent);
     let budget = costliest.and_then(|report| report.budget_millipercent);
     let floor = costliest.and_then(|report| report.floor_millipercent);
+    let used = targets
+        .iter()
+        .filter_map(|target| target.report?.budget_used_millipercent);
     let remark = share.map(Share::remark).unwrap_or_default();
     OverheadStatus {
         estimated_percent: estimate.map(numbers::percent),
         own_percent: own.map(numbers::percent),
         budget_percent: budget.map(numbers::percent),
         floor_percent: floor.map(numbers::percent),
+        budget_used_percent: used.max().map(numbers::percent),
         sampling_percent: share.and_then(Share::percent),
         summary: estimate.map(|estimate| numbers::percent_summary(estimate) + &remark),
     }

@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How many of these there are at most.
 const MINUTES: usize = 3;
 
-/// By how much the estimate of a single interval may lie above the ceiling: an interval is a handful of slices.
+/// By how much the estimate of a minute may lie above the ceiling.
 const TOLERANCE: f64 = 1.1;
 
 /// What was seen in a minute.
@@ -30,7 +30,8 @@ pub struct Watched {
     looks: u64,
     /// Looks at which WithinBudget was not True.
     beyond: u64,
-    /// The highest estimate, as a part of what was granted then: maxPercent, and what the floor was of the target's CPU time.
+    /// The highest estimate of the last interval, or of the last minute where that is lower, as a part of what was granted then: maxPercent,
+    /// and what the floor was of the target's CPU time.
     pub highest: f64,
 }
 
@@ -50,7 +51,10 @@ impl Watched {
             seen.beyond += u64::from(!is_within(&status));
             if let Some(estimate) = percent(&status.overhead.estimated_percent)? {
                 let floor = percent(&status.overhead.floor_percent)?.unwrap_or_default();
-                seen.highest = seen.highest.max(estimate / (ceiling + floor));
+                let interval = estimate / (ceiling + floor);
+                let minute = percent(&status.overhead.budget_used_percent)?;
+                let minute = minute.map_or(f64::INFINITY, |used| used / 100.0);
+                seen.highest = seen.highest.max(interval.min(minute));
             }
             each(&status)?;
         }
@@ -109,7 +113,7 @@ pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watch
         0,
     );
     scene.figure(
-        "highest estimate in the status, as a part of maxPercent and the floor",
+        "highest estimate of a minute in the status, as a part of maxPercent and the floor",
         median(minutes, |minute| watched(minute).highest),
         "of what is granted",
         Bound::AtMost(TOLERANCE),

@@ -132,6 +132,11 @@ pub struct OverheadStatus {
     /// works, the more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_percent: Option<String>,
+    /// What probing cost in the last minute, or in the last report interval where that is longer, in percent of what `budgetPercent`
+    /// and the floor granted in it; for the target that used the most of that. `WithinBudget` goes by it: an interval is a handful
+    /// of slices, and one that is long is paid for by those after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_used_percent: Option<String>,
     /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,

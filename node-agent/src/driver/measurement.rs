@@ -5,6 +5,7 @@
 
 mod departures;
 mod meter;
+mod minute;
 mod reaper;
 mod running;
 mod sampling;
@@ -15,6 +16,7 @@ use std::{sync::mpsc::Receiver, time::Duration};
 use departures::PendingDetaches;
 use meter::Meter;
 pub use meter::Total;
+pub use minute::Minute;
 pub use reaper::{DropHandle, Reaper};
 pub use running::Running;
 use running::{Mechanisms, Started};

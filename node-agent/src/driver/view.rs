@@ -5,7 +5,10 @@ use std::sync::Arc;
 use ckb_probe_core::contention::Accounts;
 use ckb_probe_crds::Assignment;
 
-use super::{log_limiter::LogLimiter, measurement::Total};
+use super::{
+    log_limiter::LogLimiter,
+    measurement::{Minute, Total},
+};
 use crate::{
     observe::ProcessId,
     state::instance::{Instance, ReportedState},
@@ -22,6 +25,8 @@ pub struct View {
     pub stage: Stage,
     /// What measuring its process had cost when its last interval ended.
     pub spent: Total,
+    /// The same of the intervals of the last minute.
+    pub minute: Minute,
     /// What its container had waited for then.
     pub accounts: Option<Accounts>,
     /// How many lines its events may be, and who it is in each; None: all are told as they are.
@@ -75,6 +80,7 @@ impl View {
             instance: Arc::new(instance),
             stage: self.stage,
             spent: self.spent.clone(),
+            minute: self.minute.clone(),
             accounts: self.accounts,
             flow: self.flow.clone(),
             told: None,

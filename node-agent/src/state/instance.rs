@@ -95,6 +95,8 @@ pub struct Instance {
     pub budget_percent: f64,
     /// What the floor granted besides in the last interval, as a part of the CPU time that the process used itself.
     pub floor_ratio: Option<f64>,
+    /// What probing cost in the last minute, or in the last interval where that is longer, as a part of what was granted in it.
+    pub budget_used: Option<f64>,
     /// What its container waited for in the last interval.
     pub contention: Option<Contention>,
     terms: Terms,
@@ -124,6 +126,7 @@ impl Instance {
             own_ratio: None,
             budget_percent: terms.overhead.max_percent,
             floor_ratio: None,
+            budget_used: None,
             contention: None,
             stage: Stage::New,
             lost_latest: BTreeMap::new(),
@@ -260,6 +263,7 @@ impl Instance {
         self.stage = Stage::Waiting;
         self.overhead_ratio = None;
         self.own_ratio = None;
+        self.budget_used = None;
         self.contention = None;
     }
 

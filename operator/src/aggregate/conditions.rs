@@ -19,8 +19,10 @@ use super::{
 };
 use crate::world::{CkbProbeEntry, InvalidProbe, ValidSpec, World};
 
-/// With onBreach: Sample, by how much the estimate of a single interval may exceed the ceiling.
+/// With onBreach: Sample, by how much the estimate of a minute may exceed the ceiling.
 const TOLERANCE: f64 = 1.1;
+/// All that was granted, in thousandths of a percent.
+const ALL: u64 = 100_000;
 /// What the API server takes as a condition's message.
 const MESSAGE_LENGTH: usize = 32_768;
 
@@ -245,17 +247,20 @@ fn budget(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], sampled: 
         let report = target.report?;
         let attached = target.state == InstanceState::Attached;
         let estimate = report.overhead_millipercent.filter(|_| attached)?;
-        Some((target, estimate, Budget::of(spec, report)))
+        // Of who samples a minute counts: a slice that is long is paid for by intervals after it.
+        let used = report.budget_used_millipercent.filter(|_| samples);
+        let used = used.map_or(f64::INFINITY, |used| used as f64 / ALL as f64);
+        Some((target, estimate, Budget::of(spec, report), used))
     });
     let measured: Vec<_> = measured.collect();
     let over = measured
         .iter()
-        .filter(|(_, estimate, budget)| {
+        .filter(|(_, estimate, budget, used)| {
             let granted = budget.millipercent.saturating_add(budget.floor);
-            *estimate as f64 > granted as f64 * tolerance
+            *estimate as f64 > granted as f64 * tolerance && *used > tolerance
         })
-        .max_by_key(|(_, estimate, _)| *estimate);
-    if let Some((target, estimate, budget)) = over {
+        .max_by_key(|(_, estimate, ..)| *estimate);
+    if let Some((target, estimate, budget, _)) = over {
         let mut message = format!(
             "probing is estimated to cost {} {} % of its CPU time, above {budget}: raise it, or measure less",
             targets::name(target.pod),
@@ -272,7 +277,7 @@ fn budget(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], sampled: 
     if let Some(message) = summary(told(&breached)) {
         return no(Reason::OverBudget, message);
     }
-    let strictest = measured.iter().map(|(_, _, budget)| budget);
+    let strictest = measured.iter().map(|(_, _, budget, _)| budget);
     match strictest.min_by_key(|budget| budget.millipercent) {
         // The figures are in the status: here they would only make every message another.
         Some(budget) if samples && sampled => yes(

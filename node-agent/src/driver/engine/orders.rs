@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{
     super::{
         log_limiter::LogLimiter,
-        measurement::Total,
+        measurement::{Minute, Total},
         view::{Stage, View},
     },
     Engine,
@@ -145,6 +145,7 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
+                minute: Minute::default(),
                 accounts: None,
                 flow: Some(LogLimiter::new(now)),
                 told: None,

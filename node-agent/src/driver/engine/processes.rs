@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::{
     super::{
         measured::{Arrival, Measured},
-        measurement::Total,
+        measurement::{Minute, Total},
         view::{Stage, View},
     },
     Engine, MOST_RENEWALS, views_on,
@@ -62,6 +62,7 @@ impl Engine {
         };
         for view in &mut views {
             view.spent = Total::default();
+            view.minute = Minute::default();
             view.accounts = None;
         }
         let mut views = looking(views);

@@ -7,7 +7,11 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::{log_limiter::LogLimiter, measurement::Total, view::Stage},
+    super::{
+        log_limiter::LogLimiter,
+        measurement::{Minute, Total},
+        view::Stage,
+    },
     *,
 };
 use crate::state::{
@@ -55,6 +59,7 @@ fn known(assignment: Assignment) -> View {
         instance: instance.into(),
         stage: Stage::Waiting,
         spent: Total::default(),
+        minute: Minute::default(),
         accounts: None,
         flow: Some(LogLimiter::new(Duration::ZERO)),
         told: None,

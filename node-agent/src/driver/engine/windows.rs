@@ -67,6 +67,8 @@ impl Engine {
                 let own = total.part_since(&view.spent, &view.instance.loads());
                 view.instance_mut().floor_ratio = total.floor_since(&view.spent);
                 view.instance_mut().own_ratio = own;
+                let percent = view.instance.budget_percent;
+                view.instance_mut().budget_used = view.minute.used(now, &total, percent);
                 view.spent = total;
                 view.instance_mut().close_interval(now, ratio);
             }

@@ -64,6 +64,7 @@ impl Instance {
                 .overhead_ratio
                 .map(|_| millipercent(self.budget_percent / 100.0)),
             floor_millipercent: self.floor_ratio.map(millipercent),
+            budget_used_millipercent: self.overhead_ratio.and(self.budget_used).map(millipercent),
             contention: self.contention,
             // Whoever exports knows.
             spans: None,

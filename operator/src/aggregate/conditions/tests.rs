@@ -135,6 +135,33 @@ fn allowed(overhead: Value, millipercent: u64, budget: u64) -> Scene {
     })
 }
 
+/// One that may pay 1.05 % and paid twice as much in its last interval, and in the last minute so many percent of what it might.
+fn paid(used: u64) -> Scene {
+    scene(json!({ "overhead": { "maxPercent": 1 } }), |probe, pod| {
+        let report = InstanceReport {
+            overhead_millipercent: Some(2_100),
+            budget_millipercent: Some(1_000),
+            floor_millipercent: Some(50),
+            budget_used_millipercent: Some(used * 1_000),
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    })
+}
+
+#[test]
+fn a_slice_that_a_minute_pays_for_is_no_breach() {
+    let status = paid(110).status();
+    assert_eq!(verdict(&status), UNDER);
+    assert_eq!(
+        status.overhead.budget_used_percent.as_deref(),
+        Some("110"),
+        "{:?}",
+        status.overhead
+    );
+    assert_eq!(verdict(&paid(111).status()), OVER);
+}
+
 #[test]
 fn what_others_allow_is_no_breach_of_ones_own_budget() {
     let status = allowed(json!({ "maxPercent": 1 }), 2_400, 2_500).status();
