@@ -5,7 +5,12 @@
     reason = "where it panics, a test fails"
 )]
 
-use std::process::{Command, Output};
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Command, Output, Stdio},
+    thread::{sleep, spawn},
+    time::Duration,
+};
 
 use ckb_probe_testkit::{Fixture, Folder, assert_contains, ckb_probe};
 use ckb_probe_views::{
@@ -129,6 +134,48 @@ fn what_it_comes_to_is_one_document_that_is_read_back_and_nothing_else_is_printe
     assert_eq!(cost.ended, None);
     let compared = cost.compared.iter().find(|one| one.measure == Measure::Cpu);
     assert_eq!(compared.unwrap().pairs * 2, cost.windows.len());
+}
+
+/// One that ends is there for a while, without its main thread and most of its memory, and nothing can be attached to it.
+#[test]
+fn what_was_compared_is_told_of_a_process_that_ends_slowly() {
+    let folder = Folder::new();
+    let program = folder.compile("cc", "leaderless.c", "leaderless", &["-pthread"]);
+    let mut fixture = Fixture::start(&program);
+    let mut probe = Command::new(ckb_probe())
+        .args(["cost", "functions", "--match", "alpha", "--duration", "1m"])
+        .args(["--each", "100ms", "--settle", "20ms", "-o", "json"])
+        .args(["--pid", &fixture.pid().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(probe.stderr.take().unwrap()).lines();
+    let compares = spawn(move || {
+        let is_told = |line: String| line.contains(": 7 pairs");
+        assert!(said.by_ref().map(Result::unwrap).any(is_told));
+        said
+    });
+    while !compares.is_finished() {
+        fixture.tell("getuid 10000");
+    }
+    // Whoever closes it would have it end.
+    let _said = compares.join().unwrap();
+    fixture.tell("leave");
+    // Longer than a pair lasts.
+    sleep(Duration::from_secs(1));
+    drop(fixture);
+    let output = probe.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let View::Cost(cost) = Document::read(&text).unwrap().view else {
+        panic!("{text}");
+    };
+    assert_eq!(cost.ended.as_deref(), Some("the process ended"));
+    let compared = cost.compared.iter().find(|one| one.measure == Measure::Cpu);
+    let pairs = compared.unwrap().pairs;
+    assert!(pairs >= 7, "{pairs}");
+    assert_eq!(cost.windows.len(), 2 * pairs);
 }
 
 #[test]

@@ -5,6 +5,8 @@
 mod import;
 #[path = "traces/jaeger.rs"]
 mod jaeger;
+#[path = "traces/sync.rs"]
+mod sync;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -344,6 +344,11 @@ impl Exit {
         has_ended(self.0.get_ref())
     }
 
+    /// Whether it comes within this time.
+    pub async fn comes_within(&self, time: Duration) -> bool {
+        tokio::time::timeout(time, self.wait()).await.is_ok()
+    }
+
     /// Waits for it.
     pub async fn wait(&self) {
         if let Err(error) = self.0.readable().await {

@@ -32,6 +32,9 @@ use super::{
     suspension::Suspensions,
 };
 
+/// So long a process may take to end, of which something went wrong.
+const LAST_MOMENTS: Duration = Duration::from_secs(3);
+
 /// Of which kind, and how.
 #[derive(Args, Debug)]
 pub struct CostArguments<What: Args> {
@@ -200,6 +203,9 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
         lines::print(&mut out, &cost.windows, &cost.compared)?;
     } else {
         write!(out, "{}", cost::table(&cost.windows, &title))?;
+        if let Some(ended) = &cost.ended {
+            writeln!(out, "it ended before its time: {ended}")?;
+        }
     }
     out.flush()?;
     Ok(match cost.compared.is_empty() {
@@ -223,6 +229,21 @@ impl Comparison<'_> {
 
     /// A window; or why that broke off.
     async fn window(
+        &mut self,
+        pair: usize,
+        probed: bool,
+    ) -> Result<Result<Window, Over>, CliError> {
+        match self.measured(pair, probed).await {
+            // Its threads do not end at once, nor is its memory given back at once: meanwhile it is there, and nothing can be attached to it or asked
+            // of it. What was compared before is not lost by that.
+            Err(_) if self.waiting.exit.comes_within(LAST_MOMENTS).await => {
+                Ok(Err(Over::ProcessEnded))
+            }
+            window => window,
+        }
+    }
+
+    async fn measured(
         &mut self,
         pair: usize,
         probed: bool,
