@@ -200,7 +200,8 @@ impl Measurement {
     }
 
     fn note(&mut self, at: Duration, fact: Fact) {
-        self.entries.push(TimedFact { at, fact });
+        let time = self.meter.time();
+        self.entries.push(TimedFact { at, time, fact });
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {

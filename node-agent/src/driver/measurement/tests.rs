@@ -190,6 +190,7 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
         TimedFact {
             at,
             fact: Fact::Read(reading),
+            ..
         },
     ] = &entries[..]
     else {
