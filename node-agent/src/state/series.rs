@@ -349,7 +349,9 @@ impl Series {
     /// The process is gone, or nobody asks any more, and all that it did was observed.
     pub fn end(&mut self, now: Duration) {
         self.leave_off(now);
-        self.live = false;
+        if std::mem::take(&mut self.live) {
+            self.miss(now, self.time);
+        }
         if self.rests_on_few() {
             self.leave_out();
         }

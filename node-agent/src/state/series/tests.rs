@@ -355,6 +355,19 @@ fn what_ended_with_few_slices_stays_the_least_that_there_was() {
     assert_eq!((total(&series), error(&series)), (260, f64::INFINITY));
 }
 
+/// It cost too much even for slices, and its process ended before anybody looked again.
+#[test]
+fn what_was_off_for_more_than_a_moment_as_its_process_ended_is_the_least_that_there_was() {
+    for (lasted, left_out) in [(900, false), (1_100, true)] {
+        let mut series = series();
+        see(&mut series, gets(10), at(1_000));
+        series.pause(at(1_000));
+        series.end(at(1_000 + lasted));
+        assert_eq!(total(&series), 10);
+        assert_eq!(error(&series).is_infinite(), left_out, "{lasted}");
+    }
+}
+
 #[test]
 fn what_nobody_watched_for_more_than_a_moment_is_left_out_and_said_to_be() {
     for (lasted, left_out) in [(900, false), (1_100, true)] {
