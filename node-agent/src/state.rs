@@ -99,6 +99,8 @@ pub enum Fact {
 pub struct TimedFact {
     /// When it was so.
     pub at: Duration,
+    /// What the process had used of its own time by then, since it is measured, as far as anybody asked.
+    pub time: Duration,
     /// The fact.
     pub fact: Fact,
 }

@@ -137,7 +137,7 @@ pub struct OverheadStatus {
     /// of slices, and one that is long is paid for by those after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_used_percent: Option<String>,
-    /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
+    /// Percent of the targets' own time in the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// The estimate as the printer column shows it, for example `0.4%`; if calls are sampled, with the sampled share, for
@@ -162,7 +162,7 @@ pub struct ProbeStatus {
     /// A summary of the most important figures of this probe.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub headline: String,
-    /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
+    /// Percent of the targets' own time in the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// How much could not be recorded since the agents attached, by category: `calls` are missing from all figures, `events`
@@ -254,7 +254,7 @@ pub struct RowStatus {
     /// How many calls the figures of the last report interval are based on.
     #[serde(default)]
     pub samples: u64,
-    /// Percent of the last report interval in which calls were recorded, over all targets. `100` means all of it and is never
+    /// Percent of the targets' own time in the last report interval in which calls were recorded. `100` means all of it and is never
     /// the result of rounding. Unset until the first interval has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,

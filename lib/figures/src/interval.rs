@@ -12,7 +12,7 @@ pub struct IntervalFigures {
     /// The measured length of the interval in milliseconds.
     #[serde(default)]
     pub milliseconds: u64,
-    /// For how many of these milliseconds calls were recorded: fewer if they are sampled. 0: nothing is known of this interval.
+    /// For as large a part of these milliseconds calls were recorded as of the target's own time: fewer if they are sampled. 0: nothing is known of this interval.
     #[serde(default)]
     pub recorded_milliseconds: u64,
     /// How many calls were seen; the figures are scaled up from them.

@@ -348,14 +348,16 @@ impl Spread {
         Some(value * (few(pairs) + OUTLYING * outliers.few()))
     }
 
-    /// Only this part of a cell passed: what it adds that its slice was in that part, or was not, as chance would have it.
+    /// Only this part of a cell passed: what it adds that its slice was in that part, or was not, as chance would have it. Much of the load
+    /// may be of late: of a load that rises cells become longer, so that there are few slices of that, and the cell that is cut off is the longest.
     pub fn cut(&mut self, part: f64, cell: f64) -> f64 {
         let uncertain = cell * cell * part * (1.0 - part);
         if self.rate.values < 1.0 {
             // It will be known: the slice of this cell, or of the next, tells.
             self.uncertain += uncertain;
         }
-        self.rate.value.powi(2) * uncertain
+        let late = self.last.into_iter().flatten();
+        late.fold(self.rate.value, f64::max).powi(2) * uncertain
     }
 }
 

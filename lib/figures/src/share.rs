@@ -1,4 +1,4 @@
-//! In how much of the time calls were recorded.
+//! In how much of the targets' own time calls were recorded.
 
 use std::cmp::Ordering;
 

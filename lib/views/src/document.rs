@@ -205,7 +205,7 @@ pub struct TopRow {
     /// The standard error of `perSecond`, such as `±4.1%`, or `at least`; unset where all was seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// In how many percent of the time calls were recorded.
+    /// In how many percent of the targets' own time calls were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// Whether `perSecond` is the least that there was.

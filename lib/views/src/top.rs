@@ -60,7 +60,7 @@ pub struct Row {
     pub time: Option<Figure>,
     /// The standard error of the rate, such as `±4.1%`, or `at least`; None where all was seen.
     pub error: Option<String>,
-    /// In how many percent of the time calls were recorded.
+    /// In how many percent of the targets' own time calls were recorded.
     pub sampled: Option<String>,
 }
 

@@ -166,10 +166,32 @@ impl Measurement {
         self.read_at = now;
         self.note(now, Fact::Read(reading));
         if self.stopped.is_some() {
-            let time = self.meter.time();
-            self.note_end_of_cells(now, time);
+            self.end_cells(now);
         }
         Ok(())
+    }
+
+    /// Takes in what was counted up to now for the last time: nothing is sliced any more, so what slices saw stands for as much of their
+    /// cells as is over. Left to its end, a cell would be nobody's, and may be longer than all of those before it.
+    pub fn finish(&mut self, now: Duration) -> Result<(), ReadError> {
+        self.read(now)?;
+        self.end_cells(now);
+        (self.sampler, self.due) = (None, None);
+        Ok(())
+    }
+
+    /// The cells under way are over. Where the process is gone, nobody knows what it used since that was looked at last.
+    fn end_cells(&mut self, now: Duration) {
+        if self.sampler.is_none() {
+            return;
+        }
+        let is_there = observe::cpu_time(self.process).is_ok();
+        let at = match is_there && self.look(now).is_ok() {
+            true => now,
+            false => self.meter.looked().min(now),
+        };
+        let time = self.meter.time();
+        self.note_end_of_cells(at, time);
     }
 
     /// When it was read last.
@@ -202,7 +224,8 @@ impl Measurement {
     }
 
     fn note(&mut self, at: Duration, fact: Fact) {
-        self.entries.push(TimedFact { at, fact });
+        let time = self.meter.time();
+        self.entries.push(TimedFact { at, time, fact });
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {

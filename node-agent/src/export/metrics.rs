@@ -265,7 +265,7 @@ fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
         ),
         family(
             metrics::SAMPLING,
-            "The part of the last report interval in which was recorded what happened in the row: 1 means all of it.",
+            "The part of the target's own time in the last report interval in which was recorded what happened in the row: 1 means all of it.",
             MetricType::GAUGE,
             rows().filter_map(|(instance, book, series, name, _)| {
                 Some(gauge(

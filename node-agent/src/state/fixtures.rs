@@ -130,20 +130,20 @@ pub fn lost(groups: impl IntoIterator<Item = u16>, calls: u64, events: u64) -> L
 /// This was read then.
 pub fn read(reading: Reading, at: Duration) -> TimedFact {
     let fact = Fact::Read(reading);
-    TimedFact { at, fact }
+    TimedFact { at, time: at, fact }
 }
 
 /// These groups were not recorded from then on.
 pub fn paused(groups: impl IntoIterator<Item = u16>, at: Duration) -> TimedFact {
     let groups: GroupIds = groups.into_iter().map(GroupId).collect();
     let fact = Fact::Paused(groups);
-    TimedFact { at, fact }
+    TimedFact { at, time: at, fact }
 }
 
 /// These groups were recorded from then on.
 pub fn resumed(groups: impl IntoIterator<Item = u16>, at: Duration) -> TimedFact {
     let fact = Fact::Resumed(groups.into_iter().map(GroupId).collect());
-    TimedFact { at, fact }
+    TimedFact { at, time: at, fact }
 }
 
 /// What stands for a row or a part.

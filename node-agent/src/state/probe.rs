@@ -170,6 +170,9 @@ impl ProbeState {
     /// Takes a fact about the measurement of the target's process.
     pub fn take(&mut self, entry: &TimedFact) {
         let at = entry.at;
+        for series in self.series.iter_mut().filter(|series| series.live) {
+            series.pass(entry.time);
+        }
         match &entry.fact {
             Fact::Read(reading) => {
                 for series in self.series.iter_mut().filter(|series| series.live) {

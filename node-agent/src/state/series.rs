@@ -46,6 +46,8 @@ pub struct Series {
     /// Why nothing new is seen for now, where that is so.
     pub unseen: Option<Unseen>,
     mode: Mode,
+    /// What the process had used of its own time when that was told last, since it is measured.
+    time: Duration,
     /// How many slices there were, and whether there were to be any.
     slices: u64,
     sliced: bool,
@@ -55,9 +57,9 @@ pub struct Series {
     /// Since when nothing measures it though its process goes on: nobody guesses what happens meanwhile.
     hole: Option<Duration>,
     window: Span,
-    /// How much of the interval is not in it, since it was not measured.
-    missed: Duration,
-    window_began: Duration,
+    /// How much of the interval is not in it, since it was not measured; when it began. Of both on the wall and in the process's own time.
+    missed: (Duration, Duration),
+    window_began: (Duration, Duration),
     closed: Span,
 }
 
@@ -106,10 +108,12 @@ impl Series {
         }
         (self.slices, self.sliced) = (0, false);
         self.balance = Balance::default();
-        self.missed = Duration::ZERO;
-        self.mode = Mode::Always { entered: now };
+        self.missed = (Duration::ZERO, Duration::ZERO);
+        self.mode = Mode::Always {
+            entered: (now, Duration::ZERO),
+        };
         if !holed {
-            self.window_began = now;
+            self.window_began = (now, Duration::ZERO);
         }
     }
 
@@ -125,14 +129,16 @@ impl Series {
         self.restarted(subscription);
         self.leave_out_hole(now);
         self.suspended = None;
-        self.mode = Mode::Always { entered: now };
+        self.mode = Mode::Always {
+            entered: (now, Duration::ZERO),
+        };
     }
 
     /// It is not measured any more from then on, and its process goes on. All that was counted was observed.
     pub fn fail(&mut self, since: Duration) {
         let since = self.suspended.take().unwrap_or(since);
         self.end(since);
-        self.hole = Some(since.max(self.window_began));
+        self.hole = Some(since.max(self.window_began.0));
     }
 
     /// A hole ends, if there is one: with its process, or as it is measured again.
@@ -148,12 +154,17 @@ impl Series {
         for since in [&mut self.suspended, &mut self.hole].into_iter().flatten() {
             let lasted = now.saturating_sub(*since);
             longest = longest.max(lasted);
-            self.window.elapsed += lasted;
+            self.window.add_hole(lasted);
             *since = now;
         }
         if longest > MOMENT {
             self.leave_out();
         }
+    }
+
+    /// Its process has used so much of its own time by now, since it is measured.
+    pub fn pass(&mut self, time: Duration) {
+        self.time = time;
     }
 
     fn restarted(&mut self, subscription: Subscription) {
@@ -169,6 +180,8 @@ impl Series {
         }
         self.subscription = subscription;
         self.live = true;
+        // What measures it now knows nothing of what was used before.
+        (self.time, self.window_began.1) = (Duration::ZERO, Duration::ZERO);
     }
 
     /// Takes in what was counted; whether that is more than before.
@@ -259,15 +272,17 @@ impl Series {
     /// It is measured all of the time from now on; what was sliced of it was entered.
     pub fn resume(&mut self, now: Duration) {
         self.leave_off(now);
-        self.miss(now);
+        self.miss(now, self.time);
         self.forget_pending();
-        self.mode = Mode::Always { entered: now };
+        self.mode = Mode::Always {
+            entered: (now, self.time),
+        };
     }
 
     /// A cell begins, whose slice is to come. Here and below, `time` is the process's own.
     pub fn begin_cell(&mut self, shape: SliceShape, now: Duration, time: Duration) {
         self.leave_off(now);
-        self.miss(now);
+        self.miss(now, time);
         self.sliced = true;
         self.mode = Mode::Sliced(Cell::new(shape, now, time));
     }
@@ -313,7 +328,7 @@ impl Series {
             Some(lasted) => self.balance.observe(&cell.shape, &lasted),
             None => self.balance.factor(),
         };
-        self.mode = Mode::Off { since: now };
+        self.mode = Mode::Off { since: (now, time) };
         self.window.add(cell.span(now, time));
         let first = self.slices == 0;
         self.slices += u64::from(cell.sliced);
@@ -334,7 +349,9 @@ impl Series {
     /// The process is gone, or nobody asks any more, and all that it did was observed.
     pub fn end(&mut self, now: Duration) {
         self.leave_off(now);
-        self.live = false;
+        if std::mem::take(&mut self.live) {
+            self.miss(now, self.time);
+        }
         if self.rests_on_few() {
             self.leave_out();
         }
@@ -348,23 +365,26 @@ impl Series {
         match self.mode {
             Mode::Always { .. } => {
                 self.enter(now);
-                self.mode = Mode::Off { since: now };
+                let since = (now, self.time);
+                self.mode = Mode::Off { since };
             }
             Mode::Off { .. } => {}
             // Whoever ends a cell says so; of one that nobody ended, as much is over as its slice tells.
             Mode::Sliced(cell) => {
                 let since = cell.counting.unwrap_or(cell.began);
-                let time = since.1 + cell.counted;
+                let time = self.time.max(since.1 + cell.counted);
                 self.end_cell(now, time);
             }
         }
     }
 
     /// What was not measured up to now of the interval is not in it.
-    fn miss(&mut self, now: Duration) {
+    fn miss(&mut self, now: Duration, time: Duration) {
         if let Mode::Off { since } = self.mode {
-            self.missed += now.saturating_sub(since.max(self.window_began));
-            if now.saturating_sub(since) > MOMENT {
+            let began = self.window_began;
+            self.missed.0 += now.saturating_sub(since.0.max(began.0));
+            self.missed.1 += time.saturating_sub(since.1.max(began.1));
+            if now.saturating_sub(since.0) > MOMENT {
                 self.leave_out();
             }
         }
@@ -398,20 +418,22 @@ impl Series {
         let mut span = std::mem::take(&mut self.window);
         if span.elapsed.is_zero() {
             // Without a cell, all that is known of the interval is its length.
-            span.elapsed = now.saturating_sub(self.window_began);
+            span.elapsed = now.saturating_sub(self.window_began.0);
+            span.forget();
         }
         if self.live {
-            self.miss(now);
+            self.miss(now, self.time);
         }
-        let missed = std::mem::take(&mut self.missed);
-        span.leave_out(match self.mode {
-            Mode::Sliced(cell) => missed + now.saturating_sub(cell.began.0),
-            Mode::Always { .. } | Mode::Off { .. } => missed,
-        });
-        if span.recorded < span.elapsed && self.rests_on_few() {
-            span.recorded = Duration::ZERO;
+        let mut missed = std::mem::take(&mut self.missed);
+        if let Mode::Sliced(cell) = self.mode {
+            missed.0 += now.saturating_sub(cell.began.0);
+            missed.1 += self.time.saturating_sub(cell.began.1);
         }
-        self.window_began = now;
+        span.leave_out(missed);
+        if !span.is_complete() && self.rests_on_few() {
+            span.forget();
+        }
+        self.window_began = (now, self.time);
         self.closed = span;
         let (elapsed, recorded) = span.milliseconds();
         for tally in self.tallies() {
@@ -421,8 +443,7 @@ impl Series {
 
     /// The part of the last interval in which calls were recorded; None before one has ended.
     pub fn share(&self) -> Option<f64> {
-        let Span { elapsed, recorded } = self.closed;
-        (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
+        (!self.closed.elapsed.is_zero()).then(|| self.closed.share())
     }
 
     /// How many calls one stands for that is told of by itself: 1 where all are recorded.
@@ -497,9 +518,10 @@ impl Series {
         let Mode::Always { entered } = &mut self.mode else {
             return;
         };
-        let elapsed = now.saturating_sub(*entered);
-        *entered = now.max(*entered);
-        self.window.add(Span::complete(elapsed));
+        let elapsed = now.saturating_sub(entered.0);
+        let own = self.time.saturating_sub(entered.1);
+        *entered = (now.max(entered.0), self.time.max(entered.1));
+        self.window.add(Span::complete(elapsed, own));
         for tally in self.tallies() {
             tally.enter();
         }

@@ -335,6 +335,21 @@ fn a_cell_that_is_cut_off_in_its_middle_is_the_least_certain() {
     assert!((spread.cut(0.5, 0.5).sqrt() - 500.0).abs() < 1e-6);
 }
 
+/// Of a load that rises there are few slices of what it is by now.
+#[test]
+fn a_cell_that_is_cut_off_may_be_as_busy_as_what_was_seen_last() {
+    let mut spread = Spread::default();
+    (0..9).for_each(|_| {
+        spread.observe(40.0, &SHORT);
+    });
+    spread.observe(400.0, &SHORT);
+    assert!((spread.cut(0.5, 0.5).sqrt() - 5_000.0).abs() < 1e-6);
+    // And of one that falls, as what it was on the average.
+    spread.observe(0.0, &SHORT);
+    let mean = (9.0 * 40.0 + 400.0) / 11.0 / 40.0;
+    assert!((spread.cut(0.5, 0.5).sqrt() - 500.0 * mean).abs() < 1e-6);
+}
+
 #[test]
 fn what_was_cut_off_before_anything_was_known_is_as_uncertain_once_it_is() {
     let mut spread = Spread::default();

@@ -197,6 +197,18 @@ impl Engine {
         self.take_events(process);
     }
 
+    /// The same for the last time, where what is counted goes on to be: nothing is sliced any more.
+    pub(super) fn finish(&mut self, process: ProcessId) {
+        let measured = self.processes.get_mut(&process);
+        let measured = measured.filter(|one| one.successor().is_none());
+        if let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools))
+            && let Err(error) = measurement.finish(self.clock.now())
+        {
+            warn!(%error, pid = process.pid, "cannot read what the kernel counted");
+        }
+        self.deliver(process);
+    }
+
     /// Takes in what was counted of a process up to now.
     pub(super) fn read_process(&mut self, process: ProcessId) {
         if let Err(error) = self.try_read(process) {

@@ -301,6 +301,7 @@ impl Session {
         if is_of_session && probes.any(|book| book.probe.instrument.config().is_of_files()) {
             self.engine.stop(self.process.id);
         }
+        self.engine.finish(self.process.id);
     }
 
     /// Takes the windows of stacks that are over, each with the name of the probe that asked.

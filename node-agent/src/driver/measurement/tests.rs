@@ -190,6 +190,7 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
         TimedFact {
             at,
             fact: Fact::Read(reading),
+            ..
         },
     ] = &entries[..]
     else {
@@ -399,6 +400,51 @@ fn a_slice_lasts_as_long_as_it_was_drawn_however_long_it_takes_to_begin_to_count
     assert!(lasted >= drawn.mul_f64(0.85), "{lasted:?} of {drawn:?}");
     let part = probed.as_secs_f64() / lasted.as_secs_f64();
     assert!((0.05..0.3).contains(&part), "{part}");
+}
+
+/// A process that ends is told of at once, in the middle of a cell that may be longer than all of those before.
+#[test]
+fn what_passed_of_a_cell_is_told_as_nothing_more_is_to_be() {
+    for is_sliced in [false, true] {
+        let mechanism = Trial::new(0, &[Some(1_000)]);
+        let hits = Arc::clone(&mechanism.hits);
+        let began = Instant::now();
+        let now = || Duration::from_secs(1) + began.elapsed();
+        let mut measurement = begin(vec![mechanism.runs()], Some(2.0))
+            .measurement
+            .unwrap();
+        // Before its slice, or in it.
+        while !measurement.is_sampled(GroupId(0))
+            || is_sliced && measurement.attached.slice.is_none()
+        {
+            spin(Duration::from_micros(500));
+            hits.fetch_add(50, Ordering::Relaxed);
+            measurement.step(&now).unwrap();
+        }
+        measurement.entries();
+        spin(Duration::from_millis(5));
+        let at = now();
+        measurement.finish(at).unwrap();
+        let entries = measurement.entries();
+        let [read, ended] = &entries[..] else {
+            panic!("{entries:?}");
+        };
+        assert!(matches!(read.fact, Fact::Read(_)), "{read:?}");
+        let Fact::CellEnded { groups, time } = &ended.fact else {
+            panic!("{ended:?}");
+        };
+        assert_eq!((groups, ended.at), (&ids([0]), at));
+        // What it used since the last look is in it.
+        assert!(
+            *time >= read.time + Duration::from_millis(2),
+            "{time:?} {read:?}"
+        );
+        assert_eq!(measurement.next_step(), None);
+        measurement.step(&now).unwrap();
+        measurement.read(now()).unwrap();
+        let more = measurement.entries();
+        assert!(matches!(&more[..], [one] if matches!(one.fact, Fact::Read(_))));
+    }
 }
 
 #[test]

@@ -76,7 +76,14 @@ fn cell(
 
 fn see(series: &mut Series, seen: SlotReading, now: Duration) -> bool {
     let probe = calls("storage", &[Operation::Get]);
+    series.pass(now);
     series.observe(&[whole(seen)], &*probe.instrument, now)
+}
+
+/// The same, while the process's own time is as it was told.
+fn see_at(series: &mut Series, seen: SlotReading, now: u64) -> bool {
+    let probe = calls("storage", &[Operation::Get]);
+    series.observe(&[whole(seen)], &*probe.instrument, at(now))
 }
 
 fn gets(count: u64) -> SlotReading {
@@ -175,6 +182,21 @@ fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all
     );
     series.end(at(3_600_000));
     assert_eq!(total(&series), 100, "once");
+}
+
+/// Nobody said that the cell is over: of what is known to have passed of it nothing was seen, and that is in the error.
+#[test]
+fn a_cell_that_nobody_ended_is_as_long_as_the_process_went_on() {
+    let mut series = sliced();
+    cells(&mut series, 0..8);
+    let (before, error_before) = (total(&series), error(&series));
+    series.begin_cell(TENTH, at(8_000), at(8_000));
+    series.pass(at(8_500));
+    series.end(at(8_500));
+    assert_eq!(total(&series), before);
+    // Half of a cell, of which there was a slice or there was none.
+    let off = 500.0 * 0.5 / before as f64;
+    assert!((error(&series) - error_before.hypot(off)).abs() < 1e-3);
 }
 
 /// A slice in two pieces stands for its cell as one in one does, and one that is cut off in the second says nothing of how long slices last.
@@ -333,6 +355,19 @@ fn what_ended_with_few_slices_stays_the_least_that_there_was() {
     assert_eq!((total(&series), error(&series)), (260, f64::INFINITY));
 }
 
+/// It cost too much even for slices, and its process ended before anybody looked again.
+#[test]
+fn what_was_off_for_more_than_a_moment_as_its_process_ended_is_the_least_that_there_was() {
+    for (lasted, left_out) in [(900, false), (1_100, true)] {
+        let mut series = series();
+        see(&mut series, gets(10), at(1_000));
+        series.pause(at(1_000));
+        series.end(at(1_000 + lasted));
+        assert_eq!(total(&series), 10);
+        assert_eq!(error(&series).is_infinite(), left_out, "{lasted}");
+    }
+}
+
 #[test]
 fn what_nobody_watched_for_more_than_a_moment_is_left_out_and_said_to_be() {
     for (lasted, left_out) in [(900, false), (1_100, true)] {
@@ -363,7 +398,7 @@ fn a_share_is_of_the_time_that_the_process_used() {
         let (wall, time) = (number * 10_000, number * 1_000);
         series.begin_cell(shape, at(wall), at(time));
         series.begin_slice(at(time + 100), at(time + 100), Passed::default());
-        see(&mut series, gets((number + 1) * 100), at(wall + 9_000));
+        see_at(&mut series, gets((number + 1) * 100), wall + 9_000);
         series.end_slice(at(time + 350), at(time + 350), 0.0);
         series.end_cell(at(wall + 10_000), at(time + 1_000));
     }
@@ -424,6 +459,7 @@ fn an_interval_of_which_only_the_beginning_was_seen_is_no_complete_one() {
     let mut series = series();
     see(&mut series, gets(5_000), at(50));
     series.pause(at(50));
+    series.pass(at(1_000));
     series.close_interval(at(1_000));
     let window = window(&series);
     assert_eq!((count(&window.figures), window.samples), (5_000, 5_000));
@@ -440,11 +476,76 @@ fn an_interval_of_which_only_the_beginning_was_seen_is_no_complete_one() {
 
 #[test]
 fn what_is_not_all_of_the_time_never_looks_like_it() {
-    let span = Span {
-        elapsed: Duration::from_micros(10_000_900),
-        recorded: Duration::from_micros(10_000_100),
-    };
+    let mut span = Span::complete(Duration::from_micros(10_000_900), at(1));
+    assert_eq!(span.milliseconds(), (10_000, 10_000));
+    span.leave_out((Duration::from_nanos(1), Duration::ZERO));
     assert_eq!(span.milliseconds(), (10_000, 9_999));
+    let mut span = Span::complete(at(10_000), Duration::ZERO);
+    span.add_hole(at(0));
+    assert_eq!(span.milliseconds(), (10_000, 10_000));
+    span.add_hole(Duration::from_nanos(1));
+    assert_eq!(span.milliseconds(), (10_000, 9_999));
+}
+
+/// Attached all of the time while the process did nothing for 8 of 10 s, and of what it did then a tenth was seen. By the clock on the
+/// wall that would be 82 %.
+#[test]
+fn an_idle_stretch_in_which_all_was_attached_does_not_count_as_seen() {
+    let mut series = series();
+    // As much passes of the time of a process that does nothing.
+    series.pass(at(8));
+    assert!(!see_at(&mut series, gets(0), 8_000));
+    series.pause(at(8_000));
+    for number in 0..20 {
+        let (wall, time) = (8_000 + number * 100, 8 + number * 100);
+        let shape = SliceShape {
+            open: 0.01,
+            cell: 0.1,
+            long: false,
+        };
+        series.begin_cell(shape, at(wall), at(time));
+        series.begin_slice(at(wall + 50), at(time + 50), Passed::default());
+        see_at(&mut series, gets((number + 1) * 10), wall + 60);
+        series.end_slice(at(wall + 60), at(time + 60), 0.0);
+        series.pass(at(time + 100));
+        series.end_cell(at(wall + 100), at(time + 100));
+    }
+    series.close_interval(at(10_000));
+    let share = (8.0 + 200.0) / (8.0 + 2_000.0);
+    assert!((series.share().unwrap() - share).abs() < 1e-9);
+    let window = window(&series);
+    assert_eq!(
+        (window.milliseconds, window.recorded_milliseconds),
+        (10_000, 1_035)
+    );
+    assert_eq!(count(&window.figures), 2_000);
+    // And one in which it is not measured at all, while it does nothing, takes next to nothing off.
+    let mut series = self::series();
+    series.pass(at(1_000));
+    see_at(&mut series, gets(7), 1_000);
+    series.pause(at(1_000));
+    series.pass(at(1_009));
+    series.resume(at(10_000));
+    series.close_interval(at(10_000));
+    let share = series.share().unwrap();
+    assert!((share - 1_000.0 / 1_009.0).abs() < 1e-9, "{share}");
+}
+
+/// Of a hole nobody knows how much the process used in it: as much as in the rest.
+#[test]
+fn a_hole_is_a_part_of_the_interval_by_the_wall() {
+    let mut series = series();
+    series.pass(at(5));
+    see_at(&mut series, gets(7), 5_000);
+    series.suspend(at(5_000));
+    series.continued(series.subscription.clone(), at(10_000));
+    series.close_interval(at(10_000));
+    assert_eq!(series.share(), Some(0.5));
+    let window = window(&series);
+    assert_eq!(
+        (window.milliseconds, window.recorded_milliseconds),
+        (10_000, 5_000)
+    );
 }
 
 #[test]

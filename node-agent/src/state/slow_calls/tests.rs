@@ -216,6 +216,7 @@ fn a_probe_weighs_slow_calls_by_the_part_of_the_time_in_which_they_were_recorded
     let group = probe_state.series[0].subscription.group;
     let fact = |at, fact| crate::state::TimedFact {
         at: Duration::from_millis(at),
+        time: Duration::from_millis(at),
         fact,
     };
     let groups = || [group].into();

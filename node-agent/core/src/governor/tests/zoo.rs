@@ -202,6 +202,16 @@ fn at_random(seconds: f64, gap: f64, length: impl Fn(f64) -> f64 + 'static) -> S
     })
 }
 
+/// Nothing at all for five seconds, and then work, of which one operation is rare and the other frequent.
+fn halted(cpu: f64, rare: f64, frequent: f64) -> Scene {
+    Box::new(move |_| {
+        Workload::of(2, move |time| match time < 5.0 {
+            true => (0.0, vec![0.0; 2]),
+            false => (cpu, vec![rare, frequent]),
+        })
+    })
+}
+
 fn zoo() -> Vec<Kind> {
     let kind = |name, seconds, seeds, scene| Kind {
         name,
@@ -323,6 +333,15 @@ fn zoo() -> Vec<Kind> {
             }),
         ),
         kind("5 s in all", 5.0, 200, always(1.0, |_| BUSY.to_vec())),
+        // An import: everything is attached while it is halted, then it works until its end.
+        kind("halted, then 25 s", 30.0, 60, halted(1.0, 1e3, 20e3)),
+        kind(
+            "halted, then 15 s, 3 threads",
+            20.0,
+            100,
+            halted(3.0, 20e3, 100e3),
+        ),
+        kind("halted, then 55 s", 60.0, 40, halted(1.3, 1e3, 70e3)),
     ]
 }
 
@@ -419,6 +438,37 @@ fn the_error_falls_as_one_over_the_root_of_time_or_faster() {
             assert!((1.8..3.2).contains(&told), "{name}, {i}: {told:.2}");
         }
     }
+}
+
+/// An import that becomes dearer on the way, on a machine on which it takes long to attach: its last cells last for many seconds, and the last of
+/// all is cut off.
+#[test]
+fn of_a_process_that_ends_in_a_long_cell_the_truth_is_within_the_error() {
+    let mut missed = Vec::new();
+    for (slow, quick) in [(15e3, 100e3), (15e3, 300e3)] {
+        let scene = move |_| Workload {
+            attach: 30,
+            detach: 40,
+            ..Workload::of(1, move |time| match time {
+                ..5.0 => (0.0, vec![0.0]),
+                5.0..20.0 => (1.0, vec![slow]),
+                _ => (1.0, vec![quick]),
+            })
+        };
+        for seconds in [25.0, 30.0, 40.0] {
+            let outcome = outcome(asked().unwrap_or(60), seconds, scene);
+            show(&format!("to {quick} a second, {seconds} s"), &outcome);
+            let told = outcome.operations[0];
+            let slack = 3.0 / outcome.seeds.sqrt() * 0.16;
+            if told.coverage.is_none_or(|covered| covered < 0.93 - slack) {
+                missed.push(format!(
+                    "{quick} a second, {seconds} s: {:?}",
+                    told.coverage
+                ));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{missed:#?}");
 }
 
 /// In slices probes are believed to take an eighth of what the target does, and take half as much again or twice as much. Where nothing is

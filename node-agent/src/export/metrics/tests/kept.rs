@@ -105,7 +105,11 @@ impl Agent {
     }
 
     fn tell(&mut self, fact: Fact) {
-        self.instance.take(&TimedFact { at: self.now, fact });
+        self.instance.take(&TimedFact {
+            at: self.now,
+            time: self.now,
+            fact,
+        });
     }
 
     fn read(&mut self) {

@@ -101,7 +101,7 @@ fn what_was_not_watched_is_not_said_not_to_have_happened() {
         cell: 30.0,
         long: false,
     };
-    let fact = |fact, at| TimedFact { at, fact };
+    let fact = |fact, at| TimedFact { at, time: at, fact };
     let cell = |instance: &mut Instance, from: u64, slices: bool| {
         let (groups, time) = (GroupIds::from([GroupId(1)]), seconds(from));
         instance.take(&fact(
