@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, net::SocketAddr, process::ExitCode, time::Durat
 
 use ckb_probe_agent::{
     agent::{self, Settings},
-    kernel::{Tier, run_child_if_asked, share_memory},
+    kernel::{Tier, forget_relocations, run_child_if_asked, share_memory},
     lines::{LAST_LINES, Lines},
     mechanism::{NodePolicy, kernel_functions},
     server,
@@ -85,6 +85,7 @@ struct Arguments {
 fn main() -> ExitCode {
     run_child_if_asked();
     share_memory();
+    forget_relocations();
     let arguments = Arguments::parse();
     let unread = |count| format!("{count} lines of this log were left out: nobody read it");
     let log = match Lines::to(std::io::stderr(), unread) {
