@@ -25,3 +25,21 @@ fn an_agent_has_no_reader_of_kubeconfigs_and_no_regular_expressions() {
     assert_eq!(linked(env!("CARGO_BIN_EXE_ckb-probe")), LARGE);
     assert_eq!(linked(env!("CARGO_BIN_EXE_node-agent")), [""; 0]);
 }
+
+#[test]
+fn an_agent_has_no_library_of_mathematics_beside_its_own() {
+    // The command line draws, too, which takes more.
+    let wanted = |program: &str| {
+        let bytes = fs::read(program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let all = file
+            .dynamic_symbols()
+            .filter(|symbol| symbol.is_undefined());
+        let names = all.filter_map(|symbol| Some(symbol.name().ok()?.to_owned()));
+        let mathematics =
+            names.filter(|name| ["exp", "exp2", "log", "log2", "pow"].contains(&name.as_str()));
+        mathematics.count()
+    };
+    assert_ne!(wanted(env!("CARGO_BIN_EXE_ckb-probe")), 0);
+    assert_eq!(wanted(env!("CARGO_BIN_EXE_node-agent")), 0);
+}
