@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 
-use hyper::{Request, Response, body::Body as HttpBody};
-use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper::{Request, Response, body::Body as HttpBody, header::AUTHORIZATION};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
@@ -26,11 +26,13 @@ use hyper_util::{
 };
 use kube::{
     Client, Config,
-    client::{Body, ConfigExt as _, retry::RetryPolicy},
+    client::{Body, ConfigExt as _, middleware::BaseUriLayer, retry::RetryPolicy},
 };
 use tokio_rustls::rustls;
 use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
 use tower_http::timeout::TimeoutBody;
+
+use crate::account::Account;
 
 /// Until there is a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -60,6 +62,8 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(12);
 /// A connection that nobody uses is kept for so long.
 const IDLE: Duration = Duration::from_secs(60);
 
+type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
+
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -77,6 +81,48 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
     if config.proxy_url.is_some() {
         return Ok(Client::try_from(config)?);
     }
+    let http = http(
+        config.rustls_client_config()?,
+        config.tls_server_name.as_deref(),
+    )?;
+    let retry = config.default_retry.then(retry);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(retry)
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(http);
+    Ok(Client::new(service, config.default_namespace))
+}
+
+/// The same of a service account, without what a kubeconfig may ask for.
+pub fn of_account(account: Account) -> Result<Client, ClientError> {
+    let Account { server, tls, token } = account;
+    let sign = move |mut request: Request<Body>| {
+        if let Some(token) = &token {
+            request.headers_mut().insert(AUTHORIZATION, token.get());
+        }
+        request
+    };
+    let service = ServiceBuilder::new()
+        .layer(BaseUriLayer::new(server))
+        .layer(retry())
+        .map_request(sign)
+        .map_err(BoxError::from)
+        .service(http(tls, None)?);
+    Ok(Client::new(service, "default"))
+}
+
+fn retry() -> RetryLayer<RetryPolicy> {
+    RetryLayer::new(RetryPolicy::server_retry())
+}
+
+/// Sends requests, with these deadlines, to whoever is expected to have this name, or else that by which it was called.
+fn http(
+    tls: rustls::ClientConfig,
+    server_name: Option<&str>,
+) -> Result<Deadlines<legacy::Client<Connector, Body>>, ClientError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
@@ -86,21 +132,21 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
     #[cfg(target_os = "linux")]
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
 
-    let mut tls = HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+    let mut https = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
         .https_or_http();
-    if let Some(name) = &config.tls_server_name {
-        let known = name.clone().try_into();
-        let known = known.map_err(|_| ClientError::ServerName(name.clone()))?;
-        tls = tls.with_server_name_resolver(FixedServerNameResolver::new(known));
+    if let Some(name) = server_name {
+        let known = name.to_owned().try_into();
+        let known = known.map_err(|_| ClientError::ServerName(name.to_owned()))?;
+        https = https.with_server_name_resolver(FixedServerNameResolver::new(known));
     }
-    let tls = tls.enable_http1().enable_http2().wrap_connector(tcp);
+    let https = https.enable_http1().enable_http2().wrap_connector(tcp);
 
-    let mut connector = TimeoutConnector::new(tls);
+    let mut connector = TimeoutConnector::new(https);
     connector.set_connect_timeout(Some(CONNECT));
     connector.set_write_timeout(Some(WRITE));
 
-    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new())
+    let http = legacy::Client::builder(TokioExecutor::new())
         .timer(TokioTimer::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
@@ -108,18 +154,7 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
         .http2_keep_alive_timeout(PONG)
         .http2_keep_alive_while_idle(true)
         .build(connector);
-
-    let retry = config
-        .default_retry
-        .then(|| RetryLayer::new(RetryPolicy::server_retry()));
-    let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
-        .option_layer(retry)
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
-        .map_err(BoxError::from)
-        .service(Deadlines(http));
-    Ok(Client::new(service, config.default_namespace))
+    Ok(Deadlines(http))
 }
 
 /// Why there is no TLS with who answers.

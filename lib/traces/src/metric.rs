@@ -1,6 +1,7 @@
 //! Figures as OTLP's metrics: counters since a time, levels, and distributions in buckets as fine as ours.
 
 use bytes::Bytes;
+use libm::log2;
 use prost::Message;
 
 use super::{
@@ -177,7 +178,7 @@ fn buckets(middles: &[(f64, u64)]) -> (u64, Buckets) {
 
 /// The bucket of a value above zero: that of which base^i is less than it and base^(i+1) is not.
 fn index(value: f64) -> i32 {
-    (value.log2() * f64::from(1 << SCALE)).ceil() as i32 - 1
+    (log2(value) * f64::from(1 << SCALE)).ceil() as i32 - 1
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod own;
 
 mod plan;
 mod programs;
+mod relocations;
 pub mod spans;
 pub mod stacks;
 mod sys;
@@ -67,6 +68,7 @@ pub use maps::{
 use maps::{Hits, Maps};
 use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, LookedAt, Plan, Site};
+pub use relocations::forget_relocations;
 use stacks::SlowStacks;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 pub use syscalls::{

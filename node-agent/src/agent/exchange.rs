@@ -31,7 +31,7 @@ use tokio::{
 use tracing::{error, warn};
 
 use super::pace::backpressure::Backpressure;
-use crate::{export::reports::Reports, text};
+use crate::{export::reports::Reports, kernel::release_memory, text};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";
 
@@ -318,6 +318,8 @@ pub async fn write_reports(
                 pauses = backoff(WRITE_AGAIN).build();
                 let bytes = writer.written.bytes.load(Ordering::Relaxed);
                 writer.written.strain().note(begun.elapsed(), bytes);
+                // What a report is made of and written from is half a megabyte with ten targets, which nobody needs until the next.
+                release_memory();
                 break;
             }
             sleep(pauses.next().unwrap_or(WRITE_AGAIN.1)).await;

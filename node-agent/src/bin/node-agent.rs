@@ -1,20 +1,28 @@
 //! The node-agent: one pod on each node that runs a target.
 
-use std::{collections::BTreeMap, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeMap, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration,
+};
 
 use ckb_probe_agent::{
     agent::{self, Settings},
-    kernel::{Tier, run_child_if_asked, share_memory},
+    kernel::{Tier, forget_relocations, run_child_if_asked, share_memory},
     lines::{LAST_LINES, Lines},
     mechanism::{NodePolicy, kernel_functions},
     server,
 };
 use ckb_probe_crds::DEFAULT_EXPORTER;
-use ckb_probe_k8s::{client::client, secure::Protection};
+use ckb_probe_k8s::{
+    account::{Account, FOLDER},
+    client::of_account,
+    secure::Protection,
+};
 use ckb_probe_traces::{Signal, metric_interval};
 use clap::Parser;
-use tracing::error;
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, error};
+use tracing_subscriber::{
+    filter::Targets, fmt::Layer, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
 
 /// Measures the processes that the NodeProbe of this node names, and reports in its status.
 ///
@@ -23,8 +31,8 @@ use tracing_subscriber::EnvFilter;
 #[command(
     name = "node-agent",
     version,
-    after_help = "Example, outside of a pod (with a kubeconfig, as root):\n  \
-                  NODE_NAME=node0 POD_NAMESPACE=ckb-probe-system node-agent \\\n    \
+    after_help = "Example, outside of a pod (as root, beside kubectl proxy):\n  \
+                  NODE_NAME=node0 POD_NAMESPACE=ckb-probe-system node-agent --api-server http://127.0.0.1:8001 \\\n    \
                   --metrics-address 127.0.0.1:9464 --health-address 127.0.0.1:9465"
 )]
 struct Arguments {
@@ -37,6 +45,13 @@ struct Arguments {
     /// The name of this pod, for the report.
     #[arg(long, env = "POD_NAME", default_value = "")]
     pod: String,
+    /// The API server, where it is not that of this pod's cluster: http://127.0.0.1:8001 is that of kubectl proxy.
+    #[arg(long)]
+    api_server: Option<String>,
+    /// The folder of the service account: by ca.crt the API server is known, and token says who asks. An API server by http is asked
+    /// without.
+    #[arg(long, default_value = FOLDER)]
+    service_account: PathBuf,
     /// The address on which /metrics is served.
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:9464")]
     metrics_address: SocketAddr,
@@ -77,7 +92,7 @@ struct Arguments {
     /// How many bytes of memory this process may take, for tests; else what its cgroup says.
     #[arg(long, env = "MEMORY_LIMIT", hide = true)]
     memory_limit: Option<u64>,
-    /// What to log, in the syntax of tracing's EnvFilter: info, debug, ckb_probe_agent=debug.
+    /// What to log: info, debug, or for modules by themselves, such as info,ckb_probe_agent::driver=debug.
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     log_level: String,
 }
@@ -85,6 +100,7 @@ struct Arguments {
 fn main() -> ExitCode {
     run_child_if_asked();
     share_memory();
+    forget_relocations();
     let arguments = Arguments::parse();
     let unread = |count| format!("{count} lines of this log were left out: nobody read it");
     let log = match Lines::to(std::io::stderr(), unread) {
@@ -95,11 +111,19 @@ fn main() -> ExitCode {
         }
     };
     let writer = log.clone();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&arguments.log_level))
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
+    // Not the filter that also knows fields of spans: it is linked with a library for regular expressions, and there are no spans here.
+    let (what, wrong) = match arguments.log_level.parse::<Targets>() {
+        Ok(what) => (what, None),
+        Err(error) => (Targets::new().with_default(Level::INFO), Some(error)),
+    };
+    let format = Layer::new().with_writer(move || writer.clone());
+    tracing_subscriber::registry()
+        .with(format.with_ansi(false))
+        .with(what)
         .init();
+    if let Some(error) = wrong {
+        error!(%error, "what is to be logged is not understood: info is taken");
+    }
     // One thread: an agent that measures others' time should take little of it.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -176,7 +200,11 @@ fn figures() -> Option<(ckb_probe_traces::Settings, Duration)> {
 }
 
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let client = client(kube::Config::infer().await?)?;
+    let account = match &arguments.api_server {
+        Some(address) => Account::at(address, &arguments.service_account)?,
+        None => Account::of_pod(&arguments.service_account)?,
+    };
+    let client = of_account(account)?;
     let settings = Settings {
         node: arguments.node,
         namespace: arguments.namespace,

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use crate::share;
+use crate::{kernel::release_memory, share};
 
 /// A thread without work ends after so long.
 const IDLE: Duration = Duration::from_secs(5);
@@ -42,15 +42,22 @@ struct Shared {
     threads: Threads,
 }
 
-/// Where threads come from.
-struct Threads(fn(Box<dyn FnOnce() + Send>) -> io::Result<()>);
+/// Where threads come from, and what one does before it ends.
+struct Threads {
+    begin: fn(Box<dyn FnOnce() + Send>) -> io::Result<()>,
+    end: fn(),
+}
 
 impl Default for Threads {
     fn default() -> Self {
-        Self(|work| {
-            let thread = thread::Builder::new().name("worker".to_string());
-            thread.spawn(work).map(drop)
-        })
+        Self {
+            begin: |work| {
+                let thread = thread::Builder::new().name("worker".to_string());
+                thread.spawn(work).map(drop)
+            },
+            // To attach takes memory that nobody needs afterwards, and the allocator would keep it: a megabyte with ten targets.
+            end: release_memory,
+        }
     }
 }
 
@@ -201,8 +208,8 @@ impl Workers {
         }
         drop(queue);
         let shared = Arc::clone(&self.0);
-        let Threads(spawn) = &self.0.threads;
-        if spawn(Box::new(move || shared.work())).is_err() {
+        let begin = self.0.threads.begin;
+        if begin(Box::new(move || shared.work())).is_err() {
             // Without threads it is done here.
             let job = self.0.queue().jobs.pop_back();
             job.into_iter().for_each(|job| job());
@@ -239,6 +246,7 @@ impl Shared {
         while let Some(job) = self.next() {
             job();
         }
+        (self.threads.end)();
     }
 
     /// The next job; None where none comes for a while.
@@ -317,7 +325,10 @@ mod tests {
     #[tokio::test]
     async fn where_there_are_no_threads_any_more_it_is_done_by_who_asks() {
         let shared = Shared {
-            threads: Threads(|_| Err(io::ErrorKind::WouldBlock.into())),
+            threads: Threads {
+                begin: |_| Err(io::ErrorKind::WouldBlock.into()),
+                ..Threads::default()
+            },
             ..Shared::default()
         };
         let workers = Workers(Arc::new(shared));
@@ -325,6 +336,27 @@ mod tests {
         let by = workers.done(|| thread::current().id()).await;
         assert_eq!(by, Some(own));
         assert!(workers.0.queue().jobs.is_empty());
+    }
+
+    #[test]
+    fn a_thread_without_work_gives_back_the_memory_of_what_it_did() {
+        static ENDED: AtomicU8 = AtomicU8::new(0);
+        let shared = Shared {
+            threads: Threads {
+                end: || {
+                    ENDED.fetch_add(1, Ordering::AcqRel);
+                },
+                ..Threads::default()
+            },
+            ..Shared::default()
+        };
+        let workers = Workers(Arc::new(shared));
+        assert_eq!(workers.start(|| 7).within(SOON), Outcome::Done(7));
+        let began = Instant::now();
+        while ENDED.load(Ordering::Acquire) == 0 && began.elapsed() < SOON {
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(ENDED.load(Ordering::Acquire), 1);
     }
 
     #[tokio::test]

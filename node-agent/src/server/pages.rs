@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::MetricsRequest;
-use crate::export::exposition::Format;
+use crate::{export::exposition::Format, kernel::release_memory};
 
 /// From one page to the next, at least.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -67,7 +67,8 @@ pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future
             };
             let begun = Instant::now();
             let page = match ask(&engine, format).await {
-                Ok(text) => {
+                Ok(mut text) => {
+                    text.shrink_to_fit();
                     kept.truncate(KEPT - 1);
                     let text = Arc::new(text);
                     let page = Page::Shared(SharedText::of(&text, format.media_type()));
@@ -77,6 +78,8 @@ pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future
                 Err(reason) => Page::Unavailable(reason),
             };
             made[format as usize].send_replace(Some((begun, page)));
+            // What a page is made of is as much as the page.
+            release_memory();
             sleep(PAUSE).await;
         }
     };

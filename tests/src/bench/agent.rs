@@ -148,7 +148,9 @@ impl Agent {
             ["--node", NODE, "--namespace", SYSTEM],
         );
         command
-            .env("KUBECONFIG", &api.kubeconfig)
+            .args(["--api-server", &api.address])
+            .arg("--service-account")
+            .arg(api.account())
             .args(["--metrics-address", &metrics])
             .args(["--health-address", &health])
             .args(["--log-level", level])

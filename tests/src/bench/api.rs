@@ -44,12 +44,12 @@ struct Store {
 
 /// The API server. It ends when it is dropped.
 pub struct ApiServer {
-    /// What a client is to be given as its KUBECONFIG.
-    pub kubeconfig: PathBuf,
+    /// Where it is.
+    pub address: String,
     store: Store,
     // Never shut down in a hurry: it is dropped in an async context.
     runtime: Option<tokio::runtime::Runtime>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl ApiServer {
@@ -58,7 +58,8 @@ impl ApiServer {
         let folder = TempDir::new().map_err(Failure::system("a temporary folder"))?;
         let tls = tls(folder.path())?;
         let (listener, address) = listen()?;
-        let kubeconfig = kubeconfig(folder.path(), address)?;
+        let token = folder.path().join("token");
+        fs::write(&token, "bench").map_err(Failure::at(&token))?;
         let mut object = NodeProbe::new(NODE, NodeProbeSpec::default());
         object.metadata.namespace = Some(SYSTEM.to_string());
         object.metadata.uid = Some("00000000-0000-4000-8000-000000000001".to_string());
@@ -76,11 +77,16 @@ impl ApiServer {
             .map_err(Failure::system("the API server's thread"))?;
         runtime.spawn(serve(listener, tls, store.clone()));
         Ok(Self {
-            kubeconfig,
+            address: format!("https://{address}"),
             store,
             runtime: Some(runtime),
-            _folder: folder,
+            folder,
         })
+    }
+
+    /// Of whose account a client is to be.
+    pub fn account(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Gives the agent new orders, and returns their generation.
@@ -268,20 +274,4 @@ fn tls(folder: &Path) -> Result<TlsAcceptor> {
         .with_single_cert(vec![made.cert.der().clone()], key)
         .map_err(Failure::format(what))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-fn kubeconfig(folder: &Path, address: SocketAddr) -> Result<PathBuf> {
-    let path = folder.join("kubeconfig");
-    let config = json!({
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{ "name": "bench", "cluster": {
-            "server": format!("https://{address}"), "certificate-authority": folder.join("ca.crt"),
-        } }],
-        "users": [{ "name": "bench", "user": { "token": "bench" } }],
-        "contexts": [{ "name": "bench", "context": { "cluster": "bench", "user": "bench" } }],
-        "current-context": "bench",
-    });
-    fs::write(&path, config.to_string()).map_err(Failure::at(&path))?;
-    Ok(path)
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use libm::{exp, exp2};
+
 use super::{LONGEST_PERIOD, Load, ProcessTime, Spent, sane};
 
 /// Seconds of open time that a look takes at least, and the hits that it sees or was to see: less says too little.
@@ -178,7 +180,7 @@ impl Estimator {
         });
         let hidden: f64 = hidden.sum();
         let used = cpu.as_secs_f64();
-        let kept = (-seconds / BELIEVED).exp();
+        let kept = exp(-seconds / BELIEVED);
         self.used = self.used * kept + used;
         self.counted = self.counted * kept + counted;
         let possible = (self.used * (1.0 - LEAST_OWN) / self.counted.max(1e-12)).min(1.0);
@@ -200,7 +202,7 @@ impl Estimator {
         }
         let cost: f64 = self.costs().sum();
         if seconds > 0.0 {
-            let kept = (-seconds / SAMPLERS).exp();
+            let kept = exp(-seconds / SAMPLERS);
             self.besides = self.besides * kept + besides / seconds * (1.0 - kept);
         }
         Spent {
@@ -276,7 +278,7 @@ impl Rate {
             });
             (self.hits, self.open, self.unseen) = (0.0, 0.0, 0.0);
         } else if self.unseen > LONGEST_PERIOD {
-            let kept = (-elapsed / FORGETTING).exp2();
+            let kept = exp2(-elapsed / FORGETTING);
             let forgotten = |rate: Option<f64>| rate.map(|rate| rate * kept);
             self.hits_per_second = forgotten(self.hits_per_second);
             self.foreseen = forgotten(self.foreseen);
@@ -292,7 +294,7 @@ impl Rate {
         } else if seen >= rate * NOISE.start {
             NOISE_WEIGHT
         } else {
-            1.0 - (-self.open / DECAY - self.unseen / SLOW_DECAY).exp()
+            1.0 - exp(-self.open / DECAY - self.unseen / SLOW_DECAY)
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use libm::exp;
+
 /// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works.
 const SPEED: f64 = 5.0;
 
@@ -67,12 +69,12 @@ impl ProcessTime {
                 true => SPEED * self.speed().min(1.0),
                 false => SPEED,
             };
-            let kept = (-own / memory).exp();
+            let kept = exp(-own / memory);
             self.busy.0 = self.busy.0 * kept + own * own / left;
             self.busy.1 = self.busy.1 * kept + own;
         }
         let more = own / self.speed() + elapsed * CREEP;
-        let kept = (-elapsed / DUTY).exp();
+        let kept = exp(-elapsed / DUTY);
         self.used.0 = self.used.0 * kept + own;
         self.used.1 = self.used.1 * kept + elapsed;
         self.now += Duration::from_secs_f64(more.min(1e6));
