@@ -12,7 +12,10 @@ cd "$here/.."
 
 profile=${CKB_PROBE_PROFILE:-release}
 step "building the operator, the agent and the command line ($profile)"
-cargo build --locked --profile "$profile" --bin ckb-probe-operator --bin node-agent --bin ckb-probe
+packages=()
+# A release is built as scripts/release.sh does. What is for tests is built beside them, once.
+[[ $profile != release ]] || packages=(--package ckb-probe-agent --package ckb-probe-operator)
+cargo build --locked --profile "$profile" "${packages[@]}" --bin ckb-probe-operator --bin node-agent --bin ckb-probe
 
 step "packing $name"
 mkdir -p "$(dirname "$out")"

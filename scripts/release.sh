@@ -15,6 +15,8 @@ source "$here/lib.sh"
 cd "$here/.."
 
 BINARIES=(ckb-probe ckb-probe-operator node-agent)
+# Whose they are: built beside tests, they would have what only tests ask of what both are linked with.
+PACKAGES=(ckb-probe-agent ckb-probe-operator)
 # As archives are called, and as readelf calls them, by Debian's names.
 declare -A MACHINES=([amd64]=x86_64 [arm64]=aarch64)
 declare -A TOLD_MACHINES=([amd64]='Advanced Micro Devices X86-64' [arm64]=AArch64)
@@ -87,7 +89,7 @@ build() (
     RUSTFLAGS="$flags --remap-path-prefix=$home=/cargo --remap-path-prefix=$PWD=/ckb-probe" \
     CFLAGS="-ffile-prefix-map=$home=/cargo -ffile-prefix-map=$PWD=/ckb-probe" \
     cargo auditable build --locked --release --target "${MACHINES[$1]}-unknown-linux-gnu" --target-dir target/release-build \
-    "${BINARIES[@]/#/--bin=}"
+    "${PACKAGES[@]/#/--package=}" "${BINARIES[@]/#/--bin=}"
 )
 
 # look_at DIR ARCHITECTURE: the programs run where they are said to, and tell nothing of where they were built.
@@ -96,6 +98,8 @@ look_at() {
   for binary in "${BINARIES[@]}"; do
     machine=$(readelf --file-header "$1/$binary" | sed -n 's/^ *Machine: *//p')
     [[ $machine == "${TOLD_MACHINES[$2]}" ]] || die "$binary of $2 is for $machine"
+    [[ $binary != node-agent ]] || ! objdump --private-headers "$1/$binary" | grep 'NEEDED *libm\.so' > /dev/null ||
+      die "$binary of $2 has the C library's mathematics mapped, half a megabyte on each node"
     needed=$(objdump --private-headers "$1/$binary" | sed -n 's/.* GLIBC_\(.*\)$/\1/p')
     newest=$(printf '%s\n' "$GLIBC_FLOOR" "$needed" | sort --version-sort | tail -n 1)
     [[ $newest == "$GLIBC_FLOOR" ]] || die "$binary needs glibc $newest, and releases are said to run with $GLIBC_FLOOR"
