@@ -40,7 +40,7 @@ part() {
     browser) make test-browser ;;
     report)
       scripts/setup.sh build &&
-        cargo test --locked --release --package ckb-probe-report --lib -- --ignored --nocapture
+        cargo test --locked --release --package ckb-probe-report --lib within_five_seconds -- --ignored --nocapture
       ;;
     binding)
       mapfile -t packages < <(binding_packages)

@@ -1,5 +1,7 @@
 //! A month of loads that are healthy, in each of which something is planted at some time.
 
+mod recorded;
+
 use super::*;
 use crate::random::Random;
 

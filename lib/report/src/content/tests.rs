@@ -426,3 +426,56 @@ fn two_days_of_all_operations_by_families_are_drawn_within_five_seconds() {
     );
     assert!(drawn <= std::time::Duration::from_secs(5), "{drawn:?}");
 }
+
+/// What `lib/figures/src/anomaly/tests/recorded` has, of the record that CKB_PROBE_RECORD names, in intervals of CKB_PROBE_EACH milliseconds.
+#[test]
+#[ignore = "it prints figures of a record that somebody made"]
+fn figures_of_a_record() {
+    use ckb_probe_figures::{Value, anomaly::Known};
+
+    let set = |name| std::env::var(name).unwrap();
+    let files = std::fs::read_dir(set("CKB_PROBE_RECORD")).unwrap();
+    let mut segments: Vec<_> = files
+        .filter_map(|file| {
+            let path = file.unwrap().path();
+            let (number, part) = crate::lines::Part::of(path.file_name()?.to_str()?)?;
+            let packed = part != crate::lines::Part::Open;
+            Some((number, (packed, std::fs::read(path).unwrap())))
+        })
+        .collect();
+    segments.sort();
+    let segments: Vec<_> = segments.into_iter().map(|(_, one)| one).collect();
+    let history = History::of(crate::lines::read_all(&segments, None).unwrap()).without_parts();
+    let intervals = history.merged(set("CKB_PROBE_EACH").parse().unwrap());
+    for probe in history.probes(&intervals) {
+        let columns = probe.descriptor.columns.iter();
+        let watched =
+            columns.filter(|one| matches!(one.value, Value::Rate(_) | Value::Quantile(_, 0.99)));
+        for (series, column) in probe
+            .series
+            .iter()
+            .flat_map(|one| watched.clone().map(move |column| (one, column)))
+        {
+            let values = (0..intervals.len()).map(|place| {
+                let known = Known::of(&series.column(place)?, column.value, 1)?;
+                Some(format!("{:.2e}~{:.0}", known.value, known.error * 1e3))
+            });
+            let values: Vec<_> = values.collect();
+            // Of what is mostly not known there is not much to be learned.
+            if values.iter().flatten().count() * 2 < values.len() {
+                continue;
+            }
+            let values = values.into_iter();
+            let values: Vec<_> = values
+                .map(|one| one.unwrap_or_else(|| "-".to_owned()))
+                .collect();
+            println!(
+                "{} {} {}: {}",
+                probe.asked.name,
+                series.name(),
+                column.head,
+                values.join(" ")
+            );
+        }
+    }
+}
