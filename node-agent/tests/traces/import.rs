@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Bytes of memory that telling of blocks takes beside what `ckb-probe` takes while it waits for a process.
-pub const MOST_MEMORY: u64 = 8_000_000;
+const MOST_MEMORY: u64 = 8_000_000;
 
 /// A folder with a chain of 40,000 blocks that `scripts/build-chain.sh` made: `make test-traces` says which.
 pub fn chain() -> PathBuf {
@@ -149,7 +149,7 @@ pub fn memory(pid: u32) -> u64 {
 }
 
 /// What it takes while it has nothing to measure.
-pub fn memory_of_one_that_waits() -> u64 {
+fn memory_of_one_that_waits() -> u64 {
     let mut probe = Command::new(ckb_probe())
         .args(["chain", "--wait", "--executable", "no-such-program"])
         .stderr(Stdio::null())
@@ -169,7 +169,7 @@ pub fn memory_of_one_that_waits() -> u64 {
 }
 
 /// In percent, by a table of one interval.
-pub fn estimated_cost(table: &str) -> f64 {
+fn estimated_cost(table: &str) -> f64 {
     let costs = table.lines().filter_map(|line| {
         let rest = line.strip_prefix("estimated cost: ")?;
         rest.split('%').next()?.parse().ok()
@@ -179,22 +179,20 @@ pub fn estimated_cost(table: &str) -> f64 {
     costs[0]
 }
 
-#[test]
-#[ignore = "imports 40,000 blocks into a real CKB node: make test-traces"]
-fn to_tell_of_the_blocks_of_an_import_keeps_to_the_budget_and_takes_8_mb_at_most() {
+/// Tells of the blocks of a process until that ends, which `run` sees to, looking now and then.
+pub fn keeps_to_the_budget(process: u32, run: impl FnOnce(&mut dyn FnMut())) {
     let before = memory_of_one_that_waits();
-    let mut import = Import::halted();
-    // Of one interval, which is the whole import, there is one estimate.
+    // Of one interval, which is all of it, there is one estimate.
     let probe = Command::new(ckb_probe())
         .args(["chain", "--interval", "1h", "--pid"])
-        .arg(import.node.id().to_string())
+        .arg(process.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     attached_for_good(probe.id());
     let mut most = memory(probe.id());
-    import.runs_while(|| most = most.max(memory(probe.id())));
+    run(&mut || most = most.max(memory(probe.id())));
     let output = probe.wait_with_output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     println!("{before} bytes, {most} at the most; {table}");
@@ -207,6 +205,13 @@ fn to_tell_of_the_blocks_of_an_import_keeps_to_the_budget_and_takes_8_mb_at_most
     let more = most.saturating_sub(before);
     // The buffer that blocks come through is a mebibyte of it.
     assert!((1 << 20..=MOST_MEMORY).contains(&more), "{more}");
+}
+
+#[test]
+#[ignore = "imports 40,000 blocks into a real CKB node: make test-traces"]
+fn to_tell_of_the_blocks_of_an_import_keeps_to_the_budget_and_takes_8_mb_at_most() {
+    let mut import = Import::halted();
+    keeps_to_the_budget(import.node.id(), |look| import.runs_while(look));
 }
 
 #[test]

@@ -12,17 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::Overhead;
 use ckb_probe_testkit::{
-    Folder, Probe, ckb_probe,
+    Folder, Probe,
     collector::{built, free},
     run, wait_until,
 };
 use serde_json::{Value, json};
 
-use super::import::{
-    MOST_MEMORY, attached_for_good, chain, estimated_cost, memory, memory_of_one_that_waits,
-};
+use super::import::{attached_for_good, chain, keeps_to_the_budget};
 
 /// What is synced, of a chain of 40,000: some ten seconds' work.
 const BLOCKS: u64 = 5000;
@@ -245,28 +242,9 @@ fn each_block_that_a_node_syncs_or_is_relayed_is_told_once_as_it_has_it_and_none
 #[test]
 #[ignore = "has a real CKB node sync from another: make test-traces"]
 fn to_tell_of_the_blocks_that_a_node_syncs_keeps_to_the_budget_and_takes_8_mb_at_most() {
-    let before = memory_of_one_that_waits();
     let (all, mut node) = (Node::with_all(), Node::with(0));
-    // Of one interval, which is all of the sync, there is one estimate.
-    let probe = Command::new(ckb_probe())
-        .args(["chain", "--interval", "1h", "--pid"])
-        .arg(node.child.id().to_string())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    attached_for_good(probe.id());
-    let mut most = memory(probe.id());
-    node.syncs_from(&all, || most = most.max(memory(probe.id())));
-    node.child.kill().unwrap();
-    let output = probe.wait_with_output().unwrap();
-    let table = String::from_utf8(output.stdout).unwrap();
-    println!("{before} bytes, {most} at the most; {table}");
-    let cost = estimated_cost(&table);
-    assert!(
-        cost > 0.0 && cost <= Overhead::default().max_percent,
-        "{cost}"
-    );
-    let more = most.saturating_sub(before);
-    assert!((1 << 20..=MOST_MEMORY).contains(&more), "{more}");
+    keeps_to_the_budget(node.child.id(), |look| {
+        node.syncs_from(&all, look);
+        node.child.kill().unwrap();
+    });
 }

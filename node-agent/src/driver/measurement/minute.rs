@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::Total;
 
 /// What a budget is kept over: a report interval may be a handful of slices, and one that is long is paid for by those after it.
-pub const MINUTE: Duration = Duration::from_secs(60);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// What a target had paid when the report intervals of the last minute ended.
 #[derive(Clone, Debug, Default)]
