@@ -5,7 +5,7 @@ mod slices;
 
 use std::io;
 
-use child::{Child, DO};
+use child::{Child, DO, until};
 
 use super::{super::tests::let_go, *};
 

@@ -27,8 +27,9 @@ impl Child {
         if pid == 0 {
             let (order, answer) = (order.as_raw_fd(), answer.as_raw_fd());
             let mut byte = 0u8;
-            // SAFETY: the descriptors are open, the buffers as long as is said.
+            // SAFETY: the descriptors are open, the buffers as long as is said; what is closed is only a copy.
             unsafe {
+                close_all_but(order, answer);
                 while libc::read(order, (&raw mut byte).cast(), 1) == 1 && byte == DO {
                     let result = what();
                     libc::write(answer, (&raw const result).cast(), 8);
@@ -67,7 +68,15 @@ impl Child {
         u64::from_ne_bytes(answer)
     }
 
-    pub(super) fn end(mut self) {
+    /// Has it end, once it has done what it was told to.
+    pub(super) fn end(self) {
+        drop(self);
+    }
+}
+
+/// It goes with its test, also where that fails: it has the output of tests open, whose reader would wait for it.
+impl Drop for Child {
+    fn drop(&mut self) {
         // To close the pipe is not enough: other tests' children have its end too. It may have gone on its own.
         let _ = io::Write::write_all(&mut self.orders, &[END]);
         // Nobody waits for ever for one that does not.
@@ -86,7 +95,26 @@ impl Child {
     }
 }
 
-fn until(done: impl Fn() -> bool) {
+/// Closes what is neither standard input, output or errors nor one of these two: links that other tests have would last as long as a
+/// process has a copy of them, and go on counting calls.
+///
+/// # Safety
+///
+/// Nobody else in this process has any of it.
+unsafe fn close_all_but(one: libc::c_int, other: libc::c_int) {
+    let (first, second) = (one.min(other), one.max(other));
+    for (from, to) in [
+        (3, first - 1),
+        (first + 1, second - 1),
+        (second + 1, libc::c_int::MAX),
+    ] {
+        // SAFETY: as the caller says. A range of nothing is refused, and that is all.
+        unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+    }
+}
+
+/// Waits for it, a moment.
+pub(super) fn until(mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
         assert!(begin.elapsed() < Duration::from_secs(5), "never done");
