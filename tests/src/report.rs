@@ -96,7 +96,7 @@ pub struct Row {
     pub value: Option<f64>,
     /// The unit of the figure.
     pub unit: String,
-    /// What it must be.
+    /// What it must be; of what could not be measured, why not.
     pub bound: String,
     /// Whether it is.
     pub met: bool,
@@ -209,13 +209,13 @@ impl Rows<'_> {
         });
     }
 
-    /// Adds the scenario itself as what could not be measured, and prints that.
-    pub fn failure(&self) {
+    /// Adds the scenario itself as what could not be measured, and prints that, and why.
+    pub fn failure(&self, why: &str) {
         self.add(Row {
             name: self.scenario.to_string(),
             value: None,
             unit: String::new(),
-            bound: "measured".to_string(),
+            bound: why.to_string(),
             met: false,
         });
     }
@@ -261,15 +261,17 @@ mod tests {
         let rows = report.rows_of("a", 0);
         rows.figure("b", 1.0, "s", Bound::AtMost(2.0));
         rows.figure("c", 3.0, "s", Bound::AtMost(2.0));
-        rows.failure();
+        rows.failure("the node went");
         assert_eq!(report.tally(), (1, 2));
+        let told = report.sorted().pop().map(|row| row.to_string());
+        assert_eq!(told.as_deref(), Some("a: not measured (the node went)"));
     }
 
     #[test]
     fn rows_are_in_the_order_of_scenarios_whoever_plays_first_and_failures_are_their_own() {
         let report = Report::default();
         let (first, second) = (report.rows_of("first", 0), report.rows_of("second", 1));
-        second.failure();
+        second.failure("the node went");
         first.figure("a", 1.0, "s", Bound::AtMost(2.0));
         second.figure("b", 1.0, "s", Bound::AtMost(2.0));
         first.figure("c", 1.0, "s", Bound::AtMost(2.0));

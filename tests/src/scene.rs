@@ -122,8 +122,7 @@ impl<'a> Scene<'a> {
 
     /// Adds the scenario itself as what failed, and says why.
     pub fn fail(&self, error: &Failure) {
-        crate::note!("{error}");
-        self.rows.failure();
+        self.rows.failure(&error.to_string());
     }
 
     /// `kubectl apply` of a CkbProbe that measures these operations of the pods with this label `app`.

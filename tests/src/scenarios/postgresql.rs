@@ -203,9 +203,7 @@ async fn bench(scene: &Scene<'_>, server: Process) -> Result<Client> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Failure::system("pgbench"))?;
-    let backend = wait::until("pgbench to wait", ATTACH, async || {
-        backend(server, "SELECT waiting")
-    });
+    let backend = wait::until("pgbench to wait", ATTACH, async || backend(server, waits));
     let counting = Counting::begin(backend.await?).await?;
     holder.tell("SELECT pg_advisory_unlock(7);").await?;
     let output = ended("pgbench", bench).await?;
@@ -268,26 +266,41 @@ async fn ask(socket: &Path, query: &str) -> Result<String> {
 struct Client {
     psql: Child,
     orders: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
     process: Process,
 }
 
 impl Client {
     async fn of(socket: &Path, server: Process) -> Result<Self> {
-        let mut psql = client(socket, "psql", &["-q", "postgres"])
+        let mut psql = client(socket, "psql", &["-Atq", "postgres"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .map_err(Failure::system("psql"))?;
         let orders = psql.stdin.take();
         let orders = orders.ok_or_else(|| Failure::missing("the input of psql"))?;
-        let process = wait::until("a client", ATTACH, async || {
-            Process::of(backend(server, "idle")?)
-        });
-        Ok(Self {
-            process: process.await?,
+        let answers = psql.stdout.take();
+        let answers = answers.ok_or_else(|| Failure::missing("the output of psql"))?;
+        let mut client = Self {
+            // Until it says who it is.
+            process: server,
             psql,
             orders,
-        })
+            answers: BufReader::new(answers).lines(),
+        };
+        // By its own word: one that served somebody before may not have gone yet, and is idle, too.
+        client.tell("SELECT pg_backend_pid();").await?;
+        let answer = client.answers.next_line().await;
+        let answer = answer.map_err(Failure::system("psql"))?.unwrap_or_default();
+        let inside: i32 = answer
+            .parse()
+            .map_err(|_| Failure::unexpected("the number of a process", &answer))?;
+        client.process = Process::of(backend(server, |process| {
+            let status = process.status().ok();
+            let numbers = status.and_then(|status| status.nspid).unwrap_or_default();
+            numbers.last() == Some(&inside)
+        })?)?;
+        Ok(client)
     }
 
     async fn tell(&mut self, order: &str) -> Result<()> {
@@ -309,18 +322,23 @@ async fn ended(program: &str, child: Child) -> Result<Output> {
     Ok(output)
 }
 
-/// The process that serves a client, by what it says in its title that it does.
-fn backend(postmaster: Process, does: &str) -> Result<i32> {
+/// The process that serves a client, of which this is so.
+fn backend(postmaster: Process, is_so: impl Fn(&proc::Process) -> bool) -> Result<i32> {
     let all = proc::all_processes().map_err(Failure::format("/proc"))?;
     let mut backends = all.flatten().filter(|process| {
         let parent = process.stat().is_ok_and(|stat| stat.ppid == postmaster.pid);
-        let title = process.cmdline().unwrap_or_default().join(" ");
-        parent && title.contains(does)
+        parent && is_so(process)
     });
     let found = backends.next();
     found
         .map(|process| process.pid)
-        .ok_or_else(|| Failure::missing(format!("a process of PostgreSQL's that is {does}")))
+        .ok_or_else(|| Failure::missing("a process of PostgreSQL's that serves a client"))
+}
+
+/// Whether its title says that it waits for a lock.
+fn waits(process: &proc::Process) -> bool {
+    let title = process.cmdline().unwrap_or_default().join(" ");
+    title.contains("SELECT waiting")
 }
 
 /// The command line, which counts in one process.
