@@ -13,19 +13,17 @@ use std::{
 
 use ckb_probe_common::{Gate, Group};
 
-use super::{AttachError, Links, ReadError, Slots, links::Presence, maps::Maps};
+use super::{
+    AttachError, Links, ReadError, Slots,
+    links::{LONGEST_GOING, Presence},
+    maps::Maps,
+};
 
 /// How long calls in flight are waited for whose links are about to go. Meanwhile the old links cost as well.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// Between two looks whether they have ended.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// How long old links are waited for that would see what new ones of the same group are to see.
-const OLD_LINKS: Duration = Duration::from_secs(2);
-
-/// How long links are waited for that others have, where nothing is attached any more.
-const LAST_LINKS: Duration = Duration::from_secs(30);
 
 /// Where calls are to be seen: functions of a process, or of the kernel.
 pub(super) trait Attachable: Send {
@@ -168,7 +166,7 @@ impl Attached {
         let begun = Instant::now();
         self.retired.retain(|links| links.presence.lasts());
         let in_the_way = |links: &Retired| links.group == group && !links.slots.is_disjoint(slots);
-        while begun.elapsed() < OLD_LINKS && self.retired.iter().any(in_the_way) {
+        while begun.elapsed() < LONGEST_GOING && self.retired.iter().any(in_the_way) {
             thread::sleep(LOOK);
             self.retired.retain(|links| links.presence.lasts());
         }
@@ -249,7 +247,7 @@ impl Attached {
             let mut retired = one.retired.iter().map(|links| &links.presence);
             retired.any(Presence::lasts) || one.closed.iter().any(Presence::lasts)
         };
-        while begun.elapsed() < LAST_LINKS && lasts(self) {
+        while begun.elapsed() < LONGEST_GOING && lasts(self) {
             thread::sleep(LOOK);
         }
     }

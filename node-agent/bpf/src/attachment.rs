@@ -9,13 +9,10 @@ use ckb_probe_common::Group;
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
-    links::{Presence, Programs},
+    links::{LONGEST_GOING, Presence, Programs},
     object::Object,
     typed::{Plain, Values},
 };
-
-/// How long links are waited for that would see once more what new ones are to see.
-const OLD_LINKS: Duration = Duration::from_secs(2);
 
 /// Between two looks whether they are gone.
 const LOOK: Duration = Duration::from_millis(1);
@@ -96,7 +93,7 @@ impl<C: Control> Attachment<C> {
         // Two links at one place would see each call twice.
         let begun = Instant::now();
         let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
-        while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
+        while begun.elapsed() < LONGEST_GOING && lasts(&self.retired) {
             thread::sleep(LOOK);
         }
         let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();

@@ -6,6 +6,7 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use ckb_probe_common::Group;
@@ -25,6 +26,10 @@ pub struct Links {
     _descriptors: Vec<OwnedFd>,
     present: Vec<Arc<()>>,
 }
+
+/// How long links on their way out are waited for that would see once more what new ones are to see, or that others have where nothing
+/// is attached any more. Of many sites on the perf-event tier they take seconds, on a busy machine several.
+pub(super) const LONGEST_GOING: Duration = Duration::from_secs(30);
 
 /// Some links, for whoever wants to know whether they are there still.
 #[derive(Debug)]

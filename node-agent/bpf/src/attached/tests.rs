@@ -300,7 +300,7 @@ fn while_links_of_long_ago_have_not_gone_no_call_is_counted_twice() {
         assert!(first.is_some(), "by {tier:?}");
         // A busy kernel takes its time.
         let goes = thread::spawn(move || {
-            sleep(Duration::from_millis(200));
+            sleep(Duration::from_millis(2500));
             let_go(first);
             let_go(second);
         });
