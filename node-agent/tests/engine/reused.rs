@@ -13,10 +13,14 @@ use super::*;
 
 /// Of its own end the earlier one has so many counts. As its loop is this thread, which runs the later process to its end, the agent is busy with something else: by the time that it comes round
 /// nobody has the number any more.
-async fn nothing_is_told_of_a_later_process(probe: Probe, of_its_end: u64, commands: &str) {
+async fn nothing_is_told_of_a_later_process(
+    container: u32,
+    (probe, of_its_end): (Probe, u64),
+    commands: &str,
+) {
     let folder = Folder::new();
     let program = folder.compile("cc", FIXTURE, "earlier", &[]);
-    let mut target = Container::run(600, &program);
+    let mut target = Container::run(container, &program);
     let mut agent = Agent::start();
     let order = order_of("calls", &target.id, &target.executable, vec![probe]);
     agent.assign(vec![without_budget(order)]);
@@ -47,11 +51,12 @@ async fn what_a_later_process_of_the_number_does_is_not_told_of_the_earlier_one(
     };
     let probe = Probe::new("calls", asked.into());
     let reading = "exec dd if=/dev/zero of=/dev/null bs=1 count=10000";
-    nothing_is_told_of_a_later_process(probe, 0, reading).await;
+    nothing_is_told_of_a_later_process(600, (probe, 0), reading).await;
 }
 
 #[tokio::test]
 async fn what_a_later_process_of_the_number_runs_is_not_told_of_the_earlier_one() {
     let probe = Probe::new("commands", ProcessesProbe::default().into());
-    nothing_is_told_of_a_later_process(probe, 1, "for i in {1..20}; do /bin/true; done").await;
+    let commands = "for i in {1..20}; do /bin/true; done";
+    nothing_is_told_of_a_later_process(601, (probe, 1), commands).await;
 }
