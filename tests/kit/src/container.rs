@@ -1,13 +1,18 @@
 //! A container as far as an agent can tell: a cgroup whose path ends in 64 hexadecimal digits.
 
 use std::{
+    collections::BTreeSet,
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
+
+/// The folders of those that there are in this process.
+static THERE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A cgroup. When this is dropped, what still runs in it is killed, and it is removed.
 #[derive(Debug)]
@@ -29,13 +34,15 @@ impl Container {
     /// The same of a pod that nobody asks about, whose folder begins like this.
     ///
     /// # Panics
-    /// Where there are no cgroups.
+    /// Where there are no cgroups, or where one of this process has the number: each would kill what runs in the other.
     pub fn of(number: u32, pod: Option<&str>) -> Self {
         let own = std::process::id();
         let id = format!("{own:056x}{number:08x}");
         let pod = pod.map(|pod| format!("{pod}{own:08x}-0000-4000-8000-{number:012x}"));
         let folder = [root(), pod.unwrap_or_default().into(), id.clone().into()];
         let folder: PathBuf = folder.iter().collect();
+        let is_new = there(|folders| folders.insert(folder.clone()));
+        assert!(is_new, "another container has the number {number}");
         fs::create_dir_all(&folder).unwrap();
         Self {
             id,
@@ -129,6 +136,10 @@ impl Container {
     }
 }
 
+fn there<T>(look: impl FnOnce(&mut BTreeSet<PathBuf>) -> T) -> T {
+    look(&mut THERE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
 impl Drop for Container {
     fn drop(&mut self) {
         // What still runs in it has no business any more. A process is in its cgroup until it has been waited for.
@@ -143,6 +154,7 @@ impl Drop for Container {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
+        there(|folders| folders.remove(&self.folder));
         for parent in self.folder.ancestors().skip(1).take(2) {
             // Others may be beside it, and the root of all cannot be removed.
             drop(fs::remove_dir(parent));
