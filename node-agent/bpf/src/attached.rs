@@ -15,7 +15,7 @@ use ckb_probe_common::{Gate, Group};
 
 use super::{
     AttachError, Links, ReadError, Slots,
-    links::{LONGEST_GOING, Presence},
+    links::{Presence, wait_while},
     maps::Maps,
 };
 
@@ -163,13 +163,11 @@ impl Attached {
     /// Two links of one group count a call twice: one that sees it to its end by itself, and one of a pair, for which a second entry
     /// at one place says that the first was unwound.
     fn await_gone(&mut self, group: Group, slots: &Slots) {
-        let begun = Instant::now();
-        self.retired.retain(|links| links.presence.lasts());
         let in_the_way = |links: &Retired| links.group == group && !links.slots.is_disjoint(slots);
-        while begun.elapsed() < LONGEST_GOING && self.retired.iter().any(in_the_way) {
-            thread::sleep(LOOK);
+        wait_while(|| {
             self.retired.retain(|links| links.presence.lasts());
-        }
+            self.retired.iter().any(in_the_way)
+        });
     }
 
     /// Waits for calls in flight that began under old links, and then ceases to record them.
@@ -242,14 +240,10 @@ impl Attached {
     pub(super) fn detach(&mut self) {
         self.always.clear();
         self.sliced = None;
-        let begun = Instant::now();
-        let lasts = |one: &Self| {
-            let mut retired = one.retired.iter().map(|links| &links.presence);
-            retired.any(Presence::lasts) || one.closed.iter().any(Presence::lasts)
-        };
-        while begun.elapsed() < LONGEST_GOING && lasts(self) {
-            thread::sleep(LOOK);
-        }
+        wait_while(|| {
+            let mut retired = self.retired.iter().map(|links| &links.presence);
+            retired.any(Presence::lasts) || self.closed.iter().any(Presence::lasts)
+        });
     }
 }
 

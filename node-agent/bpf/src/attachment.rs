@@ -1,21 +1,13 @@
 //! Programs of one process that are attached at all of their sites, or at none, and that count where user space says so.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
 use ckb_probe_common::Group;
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
-    links::{LONGEST_GOING, Presence, Programs},
+    links::{Presence, Programs, wait_while},
     object::Object,
     typed::{Plain, Values},
 };
-
-/// Between two looks whether they are gone.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What user space says to the programs, in their map `CONTROL`.
 pub(super) trait Control: Plain {
@@ -91,11 +83,7 @@ impl<C: Control> Attachment<C> {
 
     fn attach(&mut self) -> Result<(), AttachError> {
         // Two links at one place would see each call twice.
-        let begun = Instant::now();
-        let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
-        while begun.elapsed() < LONGEST_GOING && lasts(&self.retired) {
-            thread::sleep(LOOK);
-        }
+        wait_while(|| self.retired.as_ref().is_some_and(Presence::lasts));
         let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();
         self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
         Ok(())

@@ -6,7 +6,8 @@ use std::{
     os::fd::OwnedFd,
     path::PathBuf,
     sync::{Arc, Weak},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use ckb_probe_common::Group;
@@ -29,7 +30,18 @@ pub struct Links {
 
 /// How long links on their way out are waited for that would see once more what new ones are to see, or that others have where nothing
 /// is attached any more. Of many sites on the perf-event tier they take seconds, on a busy machine several.
-pub(super) const LONGEST_GOING: Duration = Duration::from_secs(30);
+const LONGEST_GOING: Duration = Duration::from_secs(30);
+
+/// Between two looks whether they are gone.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Waits until such links are gone, or have been waited for [long enough](LONGEST_GOING).
+pub(super) fn wait_while(mut they_last: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while begun.elapsed() < LONGEST_GOING && they_last() {
+        thread::sleep(LOOK);
+    }
+}
 
 /// Some links, for whoever wants to know whether they are there still.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ impl Child {
 /// It goes with its test, also where that fails: it has the output of tests open, whose reader would wait for it.
 impl Drop for Child {
     fn drop(&mut self) {
-        // To close the pipe is not enough: other tests' children have its end too. It may have gone on its own.
+        // To close the pipe is not enough: what other tests begin has its end too, for a moment. It may have gone on its own.
         let _ = io::Write::write_all(&mut self.orders, &[END]);
         // Nobody waits for ever for one that does not.
         // SAFETY: a child of this process.
