@@ -255,8 +255,8 @@ const ELSEWHERE: &str = "vfs_mkdir";
 fn each_probe_elsewhere_costs_others_no_more_than_the_first() {
     let best = *kernel_tiers().first().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let bystander = Pipe::start(2, folder.path());
-    let target = Pipe::start(1, folder.path());
+    let bystander = Pipe::start(4, folder.path());
+    let target = Pipe::start(3, folder.path());
     let attach = |function| attach(best, target.container.pid(), &[function]).unwrap();
     let takes = || {
         let before = bystander.spent();
